@@ -1,0 +1,441 @@
+"""The words of Hilum as types: what travels between the rooms.
+
+Standard library only, so that every process may import it, and so that a room can be tested with plain lists.
+Times are seconds since the epoch, UTC, as float. UIDs are strings as in PS3.5 chapter 9.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any
+
+
+class Lane(IntEnum):
+    """Priority from the door to the engine; a smaller number goes first."""
+
+    URGENT = 0
+    LIVE = 1
+    REANALYSIS = 2
+
+
+class Reason(StrEnum):
+    """Why an image or a study ended without a number. The list is closed; `docs/states.md` is generated from it."""
+
+    WRONG_MODALITY = "wrong_modality"
+    NOT_CHEST = "not_chest"
+    LATERAL_NOT_SUPPORTED = "lateral_not_supported"
+    NOT_MONOCHROME = "not_monochrome"
+    MULTI_FRAME = "multi_frame"
+    NO_PIXEL_DATA = "no_pixel_data"
+    TRUNCATED_PIXEL_DATA = "truncated_pixel_data"
+    UNDECODABLE = "undecodable"
+    CODESTREAM_MISMATCH = "codestream_mismatch"
+    TRANSFER_SYNTAX_NOT_SUPPORTED = "transfer_syntax_not_supported"
+    CORRUPT_HEADER = "corrupt_header"
+    TOO_LARGE = "too_large"
+    CONSTANT_IMAGE = "constant_image"
+    UNSUPPORTED_PIXEL_FORMAT = "unsupported_pixel_format"
+    RELEASE_NOT_AVAILABLE = "release_not_available"
+    INSTANCE_MISSING = "instance_missing"
+    ATTEMPTS_EXHAUSTED = "attempts_exhausted"
+    WORKER_CRASHED = "worker_crashed"
+    NO_ANALYSED_IMAGE = "no_analysed_image"
+
+    @property
+    def meaning(self) -> str:
+        """One sentence for a person, without patient data."""
+        return _REASON_MEANING[self]
+
+
+_REASON_MEANING: Mapping[Reason, str] = {
+    Reason.WRONG_MODALITY: "Modality is neither CR nor DX.",
+    Reason.NOT_CHEST: "Body Part Examined names another body part than the chest.",
+    Reason.LATERAL_NOT_SUPPORTED: "A lateral view, and the release reads frontal views only.",
+    Reason.NOT_MONOCHROME: "Colour or palette pixels; a radiograph is MONOCHROME1 or MONOCHROME2.",
+    Reason.MULTI_FRAME: "More than one frame.",
+    Reason.NO_PIXEL_DATA: "The object holds no Pixel Data.",
+    Reason.TRUNCATED_PIXEL_DATA: "Pixel Data is shorter than the header says, or its codestream has no end marker.",
+    Reason.UNDECODABLE: "The decoder refused the codestream.",
+    Reason.CODESTREAM_MISMATCH: "The codestream's own size or depth contradicts the header.",
+    Reason.TRANSFER_SYNTAX_NOT_SUPPORTED: "Hilum stores this Transfer Syntax, but does not decode it.",
+    Reason.CORRUPT_HEADER: "An attribute that is needed to read the pixels is missing or unreadable.",
+    Reason.TOO_LARGE: "More pixels than the configured limit.",
+    Reason.CONSTANT_IMAGE: "All pixels have one value.",
+    Reason.UNSUPPORTED_PIXEL_FORMAT: "Bits Allocated, Bits Stored or Pixel Representation outside what is supported.",
+    Reason.RELEASE_NOT_AVAILABLE: "The release is no longer configured.",
+    Reason.INSTANCE_MISSING: "The stored object is gone from the archive.",
+    Reason.ATTEMPTS_EXHAUSTED: "The work was tried as often as the settings allow and failed each time.",
+    Reason.WORKER_CRASHED: "Three workers died or hung while they held this item.",
+    Reason.NO_ANALYSED_IMAGE: "No image of the study could be analysed by this release.",
+}
+
+
+class WorkState(StrEnum):
+    """The two states that every stage's table shares; all other states are terminal."""
+
+    DUE = "due"
+    LEASED = "leased"
+
+
+class ReadingState(StrEnum):
+    """One image, one release."""
+
+    DUE = "due"
+    LEASED = "leased"
+    ANALYSED = "analysed"
+    NOT_ANALYSED = "not_analysed"
+    FAILED = "failed"
+
+
+class StudyState(StrEnum):
+    """A study is due at the end of its quiet period, and closed until a further image arrives."""
+
+    DUE = "due"
+    LEASED = "leased"
+    CLOSED = "closed"
+    FAILED = "failed"
+
+
+class ResultState(StrEnum):
+    """A result waits for its documents; a newer result of the same study and release supersedes it."""
+
+    DUE = "due"
+    LEASED = "leased"
+    REPORTED = "reported"
+    SUPERSEDED = "superseded"
+    FAILED = "failed"
+
+
+class DeliveryState(StrEnum):
+    """One document, one destination. CANCELLED: superseded before it was sent. DEAD: needs a person."""
+
+    DUE = "due"
+    LEASED = "leased"
+    DELIVERED = "delivered"
+    CANCELLED = "cancelled"
+    DEAD = "dead"
+
+
+class Decision(StrEnum):
+    """What a finding says. Untrained weights never yield PRESENT or ABSENT (promise 8)."""
+
+    PRESENT = "present"
+    ABSENT = "absent"
+    UNDECIDED = "undecided"
+
+
+class Outcome(StrEnum):
+    """How a study ended for one release."""
+
+    ANALYSED = "analysed"
+    PARTIAL = "partial"
+    NOT_ANALYSED = "not_analysed"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A coded concept (PS3.16): value, scheme designator, meaning."""
+
+    value: str
+    scheme: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """One output of a release. `operating_point` is on the scale of the score; None: no decision is made."""
+
+    key: str
+    text: str
+    code: Code
+    code_status: str
+    operating_point: float | None
+    is_masked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A model as it may be used: a manifest's name@version. Read-only facts, parsed by the models room.
+
+    `input_spec` is the mapping that `hilum_preprocessing.InputSpec.from_mapping` takes. `activation` is sigmoid, softmax or
+    none. `aggregation` over views is max, mean or first_frontal. `calibration` None means: scores are no probabilities.
+    """
+
+    name: str
+    version: str
+    architecture: str
+    triton_name: str
+    input_spec: Mapping[str, Any]
+    labels: tuple[Label, ...]
+    activation: str
+    aggregation: str
+    precision: str
+    engine: str
+    is_trained: bool
+    is_frontal_only: bool
+    calibration: Mapping[str, Any] | None
+    manufacturer: str
+    intended_use: str
+    licence: str
+    source: str
+    weights_sha256: str
+    max_batch: int = 16
+    has_cam: bool = False
+
+    @property
+    def id(self) -> str:
+        """`name@version`, the identity used everywhere."""
+        return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A stored SOP Instance.
+
+    `header` is the data set up to Pixel Data, in the byte order and VR encoding of `transfer_syntax_uid` (deflated data sets:
+    explicit little endian). `path` is relative to the archive. `digest` covers the data set, `pixel_digest` Pixel Data alone.
+    """
+
+    sop_instance_uid: str
+    sop_class_uid: str
+    study_instance_uid: str
+    series_instance_uid: str
+    transfer_syntax_uid: str
+    path: str
+    size_bytes: int
+    digest: str
+    pixel_digest: str
+    received_at: float
+    calling_ae_title: str
+    called_ae_title: str
+    header: bytes = b""
+    header_revision: int = 1
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One release's output for one image, or the reason why there is none."""
+
+    id: int
+    instance_id: int
+    sop_instance_uid: str
+    release: str
+    state: ReadingState
+    reason: str | None = None
+    detail: str | None = None
+    logits: tuple[float, ...] | None = None
+    view: str | None = None
+    preprocessing_version: str | None = None
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to advance one row: valid only while the row holds this token (fencing)."""
+
+    row_id: int
+    token: str
+    attempts: int
+    lapses: int
+    waited_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingJob:
+    """A claimed reading, with the image it is about."""
+
+    lease: Lease
+    release: str
+    lane: Lane
+    instance: Instance
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study's row."""
+
+    study_instance_uid: str
+    revision: int
+    state: StudyState
+    lane: Lane
+    first_received_at: float
+    last_received_at: float
+    quiet_until: float
+    calling_ae_title: str
+    called_ae_title: str
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StudyJob:
+    """A claimed study with all its images, all their readings and the current results (one a release)."""
+
+    lease: Lease
+    study: Study
+    instances: tuple[Instance, ...]
+    readings: tuple[Reading, ...]
+    current_results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A decision on one label for the study. `score` is the activation, never called a probability unless calibrated."""
+
+    key: str
+    text: str
+    code: Code
+    logit: float
+    score: float
+    probability: float | None
+    operating_point: float | None
+    decision: Decision
+    source_sop_instance_uids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceImage:
+    """One image of the study as a release saw it."""
+
+    sop_instance_uid: str
+    sop_class_uid: str
+    series_instance_uid: str
+    view: str | None
+    is_used: bool
+    reason: str | None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    logits: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """All findings of a study by one release, from exactly these source images.
+
+    `identifiers` maps a document kind ("sr") and "<kind>_series" to the UID minted for it when the result was stored.
+    """
+
+    study_instance_uid: str
+    release: str
+    source_digest: str
+    revision: int
+    outcome: Outcome
+    reason: str | None
+    findings: tuple[Finding, ...]
+    source_images: tuple[SourceImage, ...]
+    is_trained: bool
+    is_calibrated: bool
+    preprocessing_version: str | None
+    identifiers: Mapping[str, str]
+    timings: Mapping[str, float]
+    created_at: float
+    supersedes_id: int | None = None
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The encoded bytes of one report. They are sent as they are, never built again (promise 5)."""
+
+    kind: str
+    media_type: str
+    content: bytes
+    sop_class_uid: str | None = None
+    sop_instance_uid: str | None = None
+    series_instance_uid: str | None = None
+    predecessor_uid: str | None = None
+    result_id: int = 0
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ReportJob:
+    """A claimed result with the images that it names, and the document that a new one replaces (kind to document)."""
+
+    lease: Lease
+    result: Result
+    study: Study
+    instances: tuple[Instance, ...]
+    predecessors: Mapping[str, Document]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A document on its way to one destination."""
+
+    document_id: int
+    destination: str
+    state: DeliveryState = DeliveryState.DUE
+    attempts: int = 0
+    detail: str | None = None
+    delivered_at: float | None = None
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryJob:
+    """A claimed delivery, the document to send and what the metrics and the guard of promise 8 need to know."""
+
+    lease: Lease
+    destination: str
+    document: Document
+    study_instance_uid: str
+    release: str
+    is_trained: bool
+    last_received_at: float
+    quiet_until: float
+
+
+@dataclass(frozen=True, slots=True)
+class NewDocument:
+    """A document to store, and where it shall go."""
+
+    document: Document
+    destinations: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """What a stage decided; the loop writes it in one transaction with the rows that follow from it.
+
+    `values` are further columns of the claimed row. `results` follow a study, `documents` a result.
+    """
+
+    state: StrEnum
+    values: Mapping[str, Any] = field(default_factory=dict)
+    results: Sequence[Result] = ()
+    documents: Sequence[NewDocument] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AssociationRecord:
+    """Who sent what, what was refused and what the sender should change. A row for each refusal on the wire."""
+
+    started_at: float
+    ended_at: float
+    peer_address: str
+    calling_ae_title: str
+    called_ae_title: str
+    outcome: str
+    reason: str | None
+    stored: int
+    refused: int
+    advice: str | None
+
+
+Job = ReadingJob | StudyJob | ReportJob | DeliveryJob
+
+
+def mint_uid(namespace: uuid.UUID, *parts: str) -> str:
+    """A UID that is the same for the same parts: 2.25 and the decimal form of a UUID (PS3.5 B.2), at most 44 characters."""
+    name = "\x1f".join(parts)
+    return f"2.25.{uuid.uuid5(namespace, name).int}"
+
+
+def source_digest(sources: Sequence[tuple[str, int, str]], release: str) -> str:
+    """Digest of what a result was made from: (SOP Instance UID, header revision, pixel digest) of every image, in any order."""
+    text = "\n".join(f"{uid} {revision} {pixels}" for uid, revision, pixels in sorted(sources))
+    return hashlib.sha256(f"{release}\n{text}".encode()).hexdigest()[:32]

@@ -1,0 +1,56 @@
+"""Errors as verbs: what the pipeline's loop shall do about them. Anything else is a bug and shows its traceback."""
+
+from __future__ import annotations
+
+from hilum.domain import Reason
+
+
+class NotAnalysed(Exception):
+    """Never again: the item ends honestly without a number, for a reason from the closed list.
+
+    `detail` says what was seen ("Rows is 0"), without patient data.
+    """
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(f"{reason.value}: {detail}" if detail else reason.value)
+        self.reason = reason
+        self.detail = detail
+
+
+class Retry(Exception):
+    """Later. `after_seconds` None: by back-off.
+
+    `is_outage`: the cause is certainly outside this item (Triton is loading, the PACS is down), so the try does not count: an
+    outage of a night must not turn a queue into dead letters.
+    """
+
+    def __init__(self, detail: str, after_seconds: float | None = None, *, is_outage: bool = False) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.after_seconds = after_seconds
+        self.is_outage = is_outage
+
+
+class Refused(Exception):
+    """Not by itself: the other side said no and will say no again until a person changes something."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+class WorkerDied(Exception):
+    """The process that held the item ended or hung; it counts as a lapse of the lease."""
+
+
+class LeaseLost(Exception):
+    """Another worker owns the row by now; what this one did must not be written."""
+
+
+class ConfigurationError(Exception):
+    """A person has to change something. `problems` holds every one found, each with what to do."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems

@@ -1,0 +1,231 @@
+"""THE MAIN PATH: the stages of the street, in order, and the loop that serves each of them.
+
+    receive ═ analyse ═ assemble ═ report ═ deliver        ═ is a durable boundary: a committed row, safe to crash here
+
+A stage claims leased rows, works on a bounded number of them at once, and writes what it decided. It is not a barrier: each
+item completes alone, and commits are grouped. Every stage is idempotent: the same row done twice gives the same rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import ParamSpec, TypeVar
+
+from sqlalchemy.exc import OperationalError
+
+from hilum import telemetry
+from hilum.domain import Advance, DeliveryState, Job, Lease, ReadingState, Reason, ResultState, StudyState
+from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
+from hilum.settings import Pipeline
+from hilum.store.ledger import Ledger
+
+log = telemetry.logger("pipeline")
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One stretch of the street: the table that is its queue, how much one worker holds, and for how long."""
+
+    name: str
+    table: str
+    not_analysed: StrEnum
+    failed: StrEnum
+    batch: int
+    lease_seconds: float
+
+
+STAGES: dict[str, Stage] = {
+    "analyse": Stage("analyse", "reading", ReadingState.NOT_ANALYSED, ReadingState.FAILED, batch=48, lease_seconds=120),
+    "assemble": Stage("assemble", "study", StudyState.FAILED, StudyState.FAILED, batch=32, lease_seconds=60),
+    "report": Stage("report", "result", ResultState.FAILED, ResultState.FAILED, batch=8, lease_seconds=120),
+    "deliver": Stage("deliver", "delivery", DeliveryState.DEAD, DeliveryState.DEAD, batch=8, lease_seconds=180),
+}
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Handler = Callable[[Job], Awaitable[Advance]]
+_GROUP_SECONDS = 0.005  # completions within this time share one commit, and so one sync
+
+
+class StageLoop:
+    """Serves one stage in one process (for `deliver`: one destination) until it is told to stop."""
+
+    def __init__(
+        self, stage: Stage, ledger: Ledger, settings: Pipeline, owner: str, handle: Handler, destination: str | None = None
+    ) -> None:
+        self._stage, self._ledger, self._settings = stage, ledger, settings
+        self._owner, self._handle, self._destination = owner, handle, destination
+        self._held: set[asyncio.Task[None]] = set()
+        self._holds_lapsed = False
+        self._decided: list[tuple[Lease, Advance]] = []
+        self._wake, self._stopping = asyncio.Event(), False
+        # One thread: the ledger's transactions of one loop are in order, and SQLite has one writer anyway.
+        self._ledger_thread = ThreadPoolExecutor(1, thread_name_prefix=f"{stage.name}-ledger")
+
+    async def run(self) -> None:
+        """Claim → handle → advance, until `stop`; then finish what is held."""
+        with _bell(self._ledger, self._stage.name, self._wake, self._settings.poll_seconds):
+            while not self._stopping:
+                self._wake.clear()
+                jobs, pause = await self._claim()
+                for job in jobs:
+                    self._start(job)
+                if not jobs:
+                    await self._wait(pause)
+        while self._held:
+            await asyncio.wait(self._held)
+        await self._flush()
+        self._ledger_thread.shutdown()
+
+    def stop(self) -> None:
+        """Claim no more. Call it in the loop's thread."""
+        self._stopping = True
+        self._wake.set()
+
+    async def _claim(self) -> tuple[list[Job], float]:
+        """Jobs for the free places; where there are none, how long to wait for the next row that will be due."""
+        room, poll = self._stage.batch - len(self._held), self._settings.poll_seconds
+        if room <= 0 or self._holds_lapsed:
+            return [], poll
+        try:
+            return await self._in_ledger_thread(self._claim_now, room)
+        except OperationalError as error:
+            log.error("ledger_unavailable", stage=self._stage.name, error=str(error.orig), advice="the stage waits and tries again")
+            return [], poll
+
+    def _claim_now(self, room: int) -> tuple[list[Job], float]:
+        stage, poll = self._stage, self._settings.poll_seconds
+        if self._destination is not None and not self._ledger.hold_lane(self._destination, self._owner, stage.lease_seconds):
+            return [], poll
+        jobs = self._ledger.claim(
+            stage.name,
+            room,
+            self._owner,
+            stage.lease_seconds,
+            maximum_lapses=self._settings.maximum_lapses,
+            is_idle=not self._held,
+            destination_name=self._destination,
+        )
+        return jobs, poll if jobs else self._ledger.seconds_to_next(stage.name, poll, destination_name=self._destination)
+
+    def _start(self, job: Job) -> None:
+        telemetry.STAGE_WAIT_SECONDS.labels(self._stage.name).observe(max(0.0, job.lease.waited_seconds))
+        task = asyncio.create_task(self._complete(job))
+        self._held.add(task)
+        self._holds_lapsed = job.lease.lapses > 0
+        task.add_done_callback(self._finished)
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._held.discard(task)
+        self._holds_lapsed = self._holds_lapsed and bool(self._held)
+        self._wake.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("stage_loop_bug", stage=self._stage.name, exc_info=error)
+
+    async def _wait(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), seconds)
+
+    async def _complete(self, job: Job) -> None:
+        """One item: what its room decided, or the verb that its error stands for (design: decide, then act)."""
+        started = time.perf_counter()
+        try:
+            decided = await self._handle(job)
+        except NotAnalysed as error:
+            decided = Advance(self._stage.not_analysed, {"reason": error.reason.value, "detail": error.detail})
+        except Refused as error:
+            decided = Advance(self._stage.failed, {"reason": error.reason, "detail": error.detail})
+        except Retry as error:
+            await self._retry(job, error)
+            return
+        except WorkerDied:
+            await self._in_ledger_thread(self._ledger.lapse, self._stage.name, job.lease)
+            return
+        except Exception as error:  # the one place where a bug in a room must not stop the street
+            log.error("stage_failed", stage=self._stage.name, row=job.lease.row_id, exc_info=error)
+            await self._retry(job, Retry(f"unexpected {type(error).__name__}; see the log"))
+            return
+        telemetry.STAGE_SECONDS.labels(self._stage.name).observe(time.perf_counter() - started)
+        await self._advance(job.lease, decided)
+
+    async def _retry(self, job: Job, error: Retry) -> None:
+        lease, settings = job.lease, self._settings
+        if not error.is_outage and lease.attempts >= settings.maximum_attempts:
+            values = {"reason": Reason.ATTEMPTS_EXHAUSTED.value, "detail": f"{lease.attempts} tries; the last: {error.detail}"}
+            await self._advance(lease, Advance(self._stage.failed, values))
+            return
+        telemetry.STAGE_RETRIES.labels(self._stage.name).inc()
+        pause = error.after_seconds if error.after_seconds is not None else back_off(lease.attempts, settings)
+        await self._in_ledger_thread(self._give_back, lease, error, pause)
+
+    def _give_back(self, lease: Lease, error: Retry, pause: float) -> None:
+        self._ledger.retry(self._stage.name, lease, error.detail, pause, counts=not error.is_outage)
+
+    async def _advance(self, lease: Lease, decided: Advance) -> None:
+        """Queue a decision for the next commit; whoever comes first commits for all that come within the group's time."""
+        self._decided.append((lease, decided))
+        if len(self._decided) > 1:
+            return
+        await asyncio.sleep(_GROUP_SECONDS)
+        await self._flush()
+
+    async def _flush(self) -> None:
+        group, self._decided = self._decided, []
+        if group:
+            written = await self._in_ledger_thread(self._insist, group)
+            for (_, decided), is_written in zip(group, written, strict=True):
+                self._count(decided, is_written)
+
+    def _insist(self, group: list[tuple[Lease, Advance]]) -> list[bool]:
+        """Write decisions even if the database is away for a while: the work is done, and the leases still hold."""
+        give_up = time.monotonic() + self._stage.lease_seconds / 2
+        while True:
+            try:
+                return self._ledger.advance(self._stage.name, group)
+            except OperationalError:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(0.5)
+
+    def _count(self, decided: Advance, is_written: bool) -> None:
+        if is_written:
+            telemetry.STAGE_OUTCOMES.labels(self._stage.name, decided.state.value, decided.values.get("reason") or "").inc()
+        else:
+            telemetry.LEASES_LOST.labels(self._stage.name).inc()
+
+    async def _in_ledger_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._ledger_thread, lambda: function(*args, **kwargs))
+
+
+def back_off(attempts: int, settings: Pipeline) -> float:
+    """Pause before the next try, seconds: doubling, capped, with a quarter of jitter so that a queue does not knock all at once."""
+    pause = min(settings.maximum_backoff_seconds, settings.backoff_seconds * 2.0 ** min(attempts - 1, 30))
+    return pause * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, not a secret
+
+
+@contextlib.contextmanager
+def _bell(ledger: Ledger, stage: str, wake: asyncio.Event, poll_seconds: float) -> Iterator[None]:
+    """Set `wake` in this thread's loop whenever the stage's bell rings."""
+    loop, bell, is_over = asyncio.get_running_loop(), ledger.listen(stage), threading.Event()
+
+    def hear() -> None:
+        while not is_over.is_set():
+            if bell.wait(poll_seconds) and not is_over.is_set():
+                loop.call_soon_threadsafe(wake.set)
+
+    thread = threading.Thread(target=hear, name=f"{stage}-bell", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        bell.close()
+        thread.join(timeout=poll_seconds + 1)

@@ -1,0 +1,1 @@
+"""The store: bytes in the archive, rows in the ledger."""

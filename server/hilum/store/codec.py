@@ -1,0 +1,152 @@
+"""Rows to domain types and back. The JSON of a result is the plain dictionary form of its findings and source images."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import Row
+
+from hilum.domain import (
+    Code,
+    Decision,
+    Document,
+    Finding,
+    Instance,
+    Lane,
+    Outcome,
+    Reading,
+    ReadingState,
+    Result,
+    SourceImage,
+    Study,
+    StudyState,
+)
+
+
+def instance_of(row: Row[Any]) -> Instance:
+    """A stored SOP Instance."""
+    return Instance(
+        sop_instance_uid=row.sop_instance_uid,
+        sop_class_uid=row.sop_class_uid,
+        study_instance_uid=row.study_instance_uid,
+        series_instance_uid=row.series_instance_uid,
+        transfer_syntax_uid=row.transfer_syntax_uid,
+        path=row.path,
+        size_bytes=row.size_bytes,
+        digest=row.digest,
+        pixel_digest=row.pixel_digest,
+        received_at=row.received_at,
+        calling_ae_title=row.calling_ae_title,
+        called_ae_title=row.called_ae_title,
+        header=row.header,
+        header_revision=row.header_revision,
+        id=row.id,
+    )
+
+
+def instance_values(instance: Instance) -> dict[str, Any]:
+    """Columns of a new instance row."""
+    values = {name: getattr(instance, name) for name in Instance.__slots__}
+    del values["id"]
+    return values
+
+
+def reading_of(row: Row[Any], sop_instance_uid: str) -> Reading:
+    """One release's output for one image."""
+    return Reading(
+        id=row.id,
+        instance_id=row.instance_id,
+        sop_instance_uid=sop_instance_uid,
+        release=row.release,
+        state=ReadingState(row.state),
+        reason=row.reason,
+        detail=row.detail,
+        logits=None if row.logits is None else tuple(row.logits),
+        view=row.view,
+        preprocessing_version=row.preprocessing_version,
+        timings=row.timings or {},
+    )
+
+
+def study_of(row: Row[Any]) -> Study:
+    """A study's row."""
+    return Study(
+        study_instance_uid=row.study_instance_uid,
+        revision=row.revision,
+        state=StudyState(row.state),
+        lane=Lane(row.lane),
+        first_received_at=row.first_received_at,
+        last_received_at=row.last_received_at,
+        quiet_until=row.quiet_until,
+        calling_ae_title=row.calling_ae_title,
+        called_ae_title=row.called_ae_title,
+        id=row.id,
+    )
+
+
+_RESULT_CONTENT = ("findings", "source_images", "is_trained", "is_calibrated", "preprocessing_version", "timings")
+
+
+def result_values(result: Result) -> dict[str, Any]:
+    """Columns of a new result row."""
+    plain = asdict(result)
+    return {
+        "study_instance_uid": result.study_instance_uid,
+        "release": result.release,
+        "source_digest": result.source_digest,
+        "revision": result.revision,
+        "outcome": result.outcome.value,
+        "outcome_reason": result.reason,
+        "content": {name: plain[name] for name in _RESULT_CONTENT},
+        "identifiers": dict(result.identifiers),
+        "created_at": result.created_at,
+        "supersedes_id": result.supersedes_id,
+    }
+
+
+def result_of(row: Row[Any]) -> Result:
+    """All findings of a study by one release."""
+    content = row.content
+    return Result(
+        study_instance_uid=row.study_instance_uid,
+        release=row.release,
+        source_digest=row.source_digest,
+        revision=row.revision,
+        outcome=Outcome(row.outcome),
+        reason=row.outcome_reason,
+        findings=tuple(_finding_of(item) for item in content["findings"]),
+        source_images=tuple(SourceImage(**item) for item in content["source_images"]),
+        is_trained=content["is_trained"],
+        is_calibrated=content["is_calibrated"],
+        preprocessing_version=content["preprocessing_version"],
+        identifiers=row.identifiers,
+        timings=content["timings"],
+        created_at=row.created_at,
+        supersedes_id=row.supersedes_id,
+        id=row.id,
+    )
+
+
+def _finding_of(item: dict[str, Any]) -> Finding:
+    fixed = {
+        "code": Code(**item["code"]),
+        "decision": Decision(item["decision"]),
+        "source_sop_instance_uids": tuple(item["source_sop_instance_uids"]),
+    }
+    return Finding(**{**item, **fixed})
+
+
+def document_of(row: Row[Any]) -> Document:
+    """The encoded bytes of one report."""
+    return Document(
+        kind=row.kind,
+        media_type=row.media_type,
+        content=row.content,
+        sop_class_uid=row.sop_class_uid,
+        sop_instance_uid=row.sop_instance_uid,
+        series_instance_uid=row.series_instance_uid,
+        predecessor_uid=row.predecessor_uid,
+        result_id=row.result_id,
+        id=row.id,
+    )

@@ -1,0 +1,52 @@
+"""Engines: one schema on SQLite (one machine) and on PostgreSQL (many hosts)."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+
+_BUSY_TIMEOUT_MS = 30_000
+_CONNECT_TIMEOUT_SECONDS = 5
+_POOL_TIMEOUT_SECONDS = 10
+
+
+def open_engine(url: str, *, read_only: bool = False) -> Engine:
+    """An engine for the ledger at `url`; with `read_only` its transactions take no write lock.
+
+    SQLite: write-ahead log with a full sync at each commit, because an acknowledged row must survive a power cut.
+    """
+    # Parameters hold whole headers, thus patient data: an error's text must not repeat them (promise 10).
+    options: dict[str, Any] = {"hide_parameters": True, "pool_timeout": _POOL_TIMEOUT_SECONDS}
+    if make_url(url).get_backend_name() != "sqlite":
+        return create_engine(url, pool_pre_ping=True, pool_size=4, connect_args={"connect_timeout": _CONNECT_TIMEOUT_SECONDS}, **options)
+    engine = create_engine(url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000, "check_same_thread": False}, **options)
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_read if read_only else _begin_write)
+    return engine
+
+
+def open_reader(url: str) -> Engine:
+    """An engine that cannot write, and whose every transaction sees one state of the ledger throughout."""
+    engine = open_engine(url, read_only=True)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", lambda connection, _record: connection.execute("PRAGMA query_only = ON"))
+        return engine
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
+    connection.isolation_level = None  # the driver must not begin transactions by itself; `_begin_*` do
+    for pragma in ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {_BUSY_TIMEOUT_MS}", "foreign_keys = ON"):
+        connection.execute(f"PRAGMA {pragma}")
+
+
+def _begin_write(connection: Connection) -> None:
+    # IMMEDIATE: a transaction that reads first and upgrades later can fail with SQLITE_BUSY at once, whatever the timeout.
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _begin_read(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN")

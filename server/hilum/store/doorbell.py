@@ -1,0 +1,151 @@
+"""Doorbells: a stage wakes at once when there is work, and looks by itself only now and then.
+
+A ring says no more than "look": the rows are the truth, so a lost ring costs one poll period and never an item.
+SQLite: datagram sockets in a folder beside the database. PostgreSQL: LISTEN / NOTIFY.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Protocol
+
+import psycopg
+from sqlalchemy import Connection, text
+from sqlalchemy.engine import make_url
+
+
+class Bell(Protocol):
+    """One stage's bell in one process."""
+
+    def wait(self, seconds: float) -> bool:
+        """True: somebody rang; False: nobody did for so long."""
+
+    def close(self) -> None:
+        """Stop listening; a `wait` in progress returns."""
+
+
+class Doorbell(Protocol):
+    """Rings and hears all stages of one ledger."""
+
+    def ring_with(self, connection: Connection, stages: Iterable[str]) -> None:
+        """Ring as part of a transaction, where the database can."""
+
+    def ring(self, stages: Iterable[str]) -> None:
+        """Ring now, after the commit."""
+
+    def listen(self, stage: str) -> Bell:
+        """A bell for one stage; several processes may listen to the same stage and all hear it."""
+
+
+def doorbell_for(url: str) -> Doorbell:
+    """The doorbell that fits the ledger's database."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite":
+        return _SocketDoorbell(Path(f"{parsed.database}.bells"))
+    return _NotifyDoorbell(parsed.set(drivername="postgresql").render_as_string(hide_password=False))
+
+
+class _SocketDoorbell:
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        # Paths of UNIX sockets end at 107 bytes, state folders may be deeper: address them through the open folder.
+        self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+
+    def ring_with(self, connection: Connection, stages: Iterable[str]) -> None:
+        """Nothing: sockets are rung after the commit, or a listener would look too early."""
+
+    def ring(self, stages: Iterable[str]) -> None:
+        wanted = set(stages)
+        for name in os.listdir(self._folder_fd):  # noqa: PTH208 - through the open descriptor, see __init__
+            if name.partition(".")[0] in wanted:
+                self._send(name)
+
+    def _send(self, name: str) -> None:
+        try:
+            self._sender.sendto(b"", _address(self._folder_fd, name))
+        except (ConnectionRefusedError, FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):  # its process died without cleaning up
+                os.unlink(name, dir_fd=self._folder_fd)
+        except BlockingIOError:
+            pass  # its buffer is full of rings that it has not heard yet: one more adds nothing
+
+    def listen(self, stage: str) -> Bell:
+        return _SocketBell(self._folder_fd, f"{stage}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+
+
+class _SocketBell:
+    def __init__(self, folder_fd: int, name: str) -> None:
+        self._folder_fd, self._name = folder_fd, name
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket.bind(_address(folder_fd, name))
+
+    def wait(self, seconds: float) -> bool:
+        readable, _, _ = select.select([self._socket], [], [], seconds)
+        if not readable:
+            return False
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._socket.recv(16)
+        return True
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.sendto(b"", _address(self._folder_fd, self._name))
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._name, dir_fd=self._folder_fd)
+
+
+def _address(folder_fd: int, name: str) -> str:
+    return f"/proc/self/fd/{folder_fd}/{name}"
+
+
+class _NotifyDoorbell:
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+
+    def ring_with(self, connection: Connection, stages: Iterable[str]) -> None:
+        """NOTIFY inside the transaction: PostgreSQL delivers it at the commit, and only then."""
+        for stage in sorted(set(stages)):
+            connection.execute(text("SELECT pg_notify(:channel, '')"), {"channel": f"hilum_{stage}"})
+
+    def ring(self, stages: Iterable[str]) -> None:
+        """Nothing: the commit has rung already."""
+
+    def listen(self, stage: str) -> Bell:
+        return _NotifyBell(self._conninfo, stage)
+
+
+class _NotifyBell:
+    def __init__(self, conninfo: str, stage: str) -> None:
+        self._conninfo, self._channel = conninfo, f"hilum_{stage}"
+        self._connection: psycopg.Connection | None = None
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+        self._connect()
+
+    def _connect(self) -> psycopg.Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self._conninfo, autocommit=True)
+            self._connection.execute(f'LISTEN "{self._channel}"')
+        return self._connection
+
+    def wait(self, seconds: float) -> bool:
+        try:
+            connection = self._connect()
+            readable, _, _ = select.select([connection.fileno(), self._wake], [], [], seconds)
+            return bool(readable) and any(True for _ in connection.notifies(timeout=0)) | (self._wake in readable)
+        except psycopg.OperationalError:
+            self._connection = None  # the server restarted; the next poll finds the work, the next wait listens again
+            select.select([self._wake], [], [], seconds)
+            return False
+
+    def close(self) -> None:
+        os.eventfd_write(self._wake, 1)
+        if self._connection is not None:
+            self._connection.close()

@@ -1,0 +1,94 @@
+"""A claimed row becomes a job: everything its stage needs to decide, read in the claiming transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Row, select
+
+from hilum.domain import DeliveryJob, DeliveryState, Document, Instance, Job, Lane, Lease, ReadingJob, ReportJob, StudyJob
+from hilum.store import codec
+from hilum.store.schema import delivery, document, instance, reading, result, study
+
+
+def _reading_job(connection: Connection, row: Row[Any], lease: Lease) -> ReadingJob:
+    found = connection.execute(select(instance).where(instance.c.id == row.instance_id)).one()
+    return ReadingJob(lease, row.release, Lane(row.lane), codec.instance_of(found))
+
+
+def _study_job(connection: Connection, row: Row[Any], lease: Lease) -> StudyJob:
+    uid = row.study_instance_uid
+    instances = _instances(connection, uid)
+    names = {item.id: item.sop_instance_uid for item in instances}
+    readings = connection.execute(select(reading).where(reading.c.study_instance_uid == uid).order_by(reading.c.id)).all()
+    current = connection.execute(select(result).where(result.c.study_instance_uid == uid, result.c.is_current.is_(True))).all()
+    return StudyJob(
+        lease=lease,
+        study=codec.study_of(row),
+        instances=instances,
+        readings=tuple(codec.reading_of(item, names[item.instance_id]) for item in readings if item.instance_id in names),
+        current_results=tuple(codec.result_of(item) for item in current),
+    )
+
+
+def _report_job(connection: Connection, row: Row[Any], lease: Lease) -> ReportJob:
+    found = connection.execute(select(study).where(study.c.study_instance_uid == row.study_instance_uid)).one()
+    return ReportJob(
+        lease=lease,
+        result=codec.result_of(row),
+        study=codec.study_of(found),
+        instances=_instances(connection, row.study_instance_uid),
+        predecessors=_predecessors(connection, row.supersedes_id),
+    )
+
+
+def _delivery_job(connection: Connection, row: Row[Any], lease: Lease) -> DeliveryJob:
+    found = connection.execute(select(document).where(document.c.id == row.document_id)).one()
+    made_from = connection.execute(select(result).where(result.c.id == found.result_id)).one()
+    of_study = connection.execute(select(study).where(study.c.study_instance_uid == made_from.study_instance_uid)).one()
+    return DeliveryJob(
+        lease=lease,
+        destination=row.destination,
+        document=codec.document_of(found),
+        study_instance_uid=made_from.study_instance_uid,
+        release=made_from.release,
+        is_trained=made_from.content["is_trained"],
+        last_received_at=of_study.last_received_at,
+        quiet_until=of_study.quiet_until,
+    )
+
+
+JOBS: dict[str, Callable[[Connection, Row[Any], Lease], Job]] = {
+    "analyse": _reading_job,
+    "assemble": _study_job,
+    "report": _report_job,
+    "deliver": _delivery_job,
+}
+
+
+def _instances(connection: Connection, study_uid: str) -> tuple[Instance, ...]:
+    query = select(instance).where(instance.c.study_instance_uid == study_uid, instance.c.is_removed.is_(False)).order_by(instance.c.id)
+    return tuple(codec.instance_of(row) for row in connection.execute(query))
+
+
+def _predecessors(connection: Connection, result_id: int | None) -> dict[str, Document]:
+    """For each kind, the newest earlier document that somebody may hold: one that was never sent needs no successor."""
+    found: dict[str, Document] = {}
+    for ancestor in _ancestors(connection, result_id):
+        for row in connection.execute(select(document).where(document.c.result_id == ancestor)).all():
+            if row.kind not in found and _may_be_held(connection, row.id):
+                found[row.kind] = codec.document_of(row)
+    return found
+
+
+def _ancestors(connection: Connection, result_id: int | None) -> Iterator[int]:
+    while result_id is not None:
+        yield result_id
+        result_id = connection.execute(select(result.c.supersedes_id).where(result.c.id == result_id)).scalar_one()
+
+
+def _may_be_held(connection: Connection, document_id: int) -> bool:
+    """Delivered, perhaps delivered (tried), or never meant for a destination and so only shown by REST."""
+    rows = connection.execute(select(delivery.c.state, delivery.c.attempts).where(delivery.c.document_id == document_id)).all()
+    return not rows or any(row.state in (DeliveryState.DELIVERED, DeliveryState.LEASED) or row.attempts > 0 for row in rows)

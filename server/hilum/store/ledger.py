@@ -1,0 +1,211 @@
+"""The ledger: every promise about images and reports is a row here. Verbs: record, claim, advance, retry, requeue.
+
+Thread-safe. Each verb is one transaction; on SQLite with a full sync, so what it returned survives a power cut.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+import uuid
+from collections.abc import Callable, Collection, Sequence
+
+from sqlalchemy import ColumnElement, Connection, and_, insert, select, true, update
+from sqlalchemy.exc import IntegrityError
+
+from hilum.domain import Advance, AssociationRecord, Job, Lease
+from hilum.store import advancing, claiming, recording
+from hilum.store.claiming import QUEUES
+from hilum.store.database import open_engine
+from hilum.store.doorbell import Bell, doorbell_for
+from hilum.store.jobs import JOBS
+from hilum.store.recording import Arrival, RecordOutcome
+from hilum.store.schema import WORK_TABLES, association, delivery, destination, document, installation, process, reading, result, study
+
+__all__ = ["Arrival", "Ledger", "RecordOutcome"]
+
+# Which bells to ring when a stage's rows have advanced.
+_NEXT = {"record": ("analyse", "assemble"), "analyse": ("assemble",), "assemble": ("report",), "report": ("deliver",), "deliver": ()}
+
+
+class Ledger:
+    """Rows of one installation, at an SQLAlchemy URL. The schema must be there already (`hilum.store.migrate`)."""
+
+    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
+        self.url = url
+        self._clock = clock
+        self._engine = open_engine(url)
+        self._doorbell = doorbell_for(url)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+
+    @property
+    def namespace(self) -> uuid.UUID:
+        """The installation's UID namespace, minted once at the first migration."""
+        with self._engine.begin() as connection:
+            return uuid.UUID(connection.execute(select(installation.c.value).where(installation.c.key == "namespace")).scalar_one())
+
+    def record(self, arrivals: Sequence[Arrival]) -> list[RecordOutcome]:
+        """Rows for files that are durable already; what became of each, in order. Safe to repeat after any crash."""
+        for attempt in (1, 2, 3):
+            try:
+                return self._record(arrivals)
+            except IntegrityError:
+                # Two listeners inserted the same UID at once (PostgreSQL): the next round finds the other one's row.
+                if attempt == 3:
+                    raise
+        raise AssertionError("unreachable")
+
+    def _record(self, arrivals: Sequence[Arrival]) -> list[RecordOutcome]:
+        with self._engine.begin() as connection:
+            outcomes = recording.record(connection, arrivals, self._clock())
+            self._doorbell.ring_with(connection, _NEXT["record"])
+        self._doorbell.ring(_NEXT["record"])
+        return outcomes
+
+    def record_association(self, record: AssociationRecord) -> None:
+        """Who sent what, and what was refused."""
+        with self._engine.begin() as connection:
+            connection.execute(insert(association).values({name: getattr(record, name) for name in AssociationRecord.__slots__}))
+
+    def claim(
+        self,
+        stage: str,
+        limit: int,
+        owner: str,
+        lease_seconds: float,
+        *,
+        maximum_lapses: int = 3,
+        is_idle: bool = True,
+        destination_name: str | None = None,
+    ) -> list[Job]:
+        """Up to `limit` jobs of a stage, oldest first within the most urgent lane, leased to `owner`.
+
+        `is_idle`: the worker holds nothing, so it may take a lapsed item, which comes alone. Items that lapsed too often fail here.
+        """
+        queue, now = QUEUES[stage], self._clock()
+        only = delivery.c.destination == destination_name if destination_name is not None else None
+        with self._engine.begin() as connection:
+            if hopeless := claiming.fail_hopeless(connection, queue, now, maximum_lapses):
+                self._follow_failure(connection, stage, hopeless)
+            rows = claiming.claim_rows(connection, queue, limit, owner, lease_seconds, now, is_idle=is_idle, only=only)
+            return [JOBS[stage](connection, row, lease) for row, lease in rows]
+
+    def seconds_to_next(self, stage: str, at_most: float, *, destination_name: str | None = None) -> float:
+        """How long a stage without claimable rows may sleep: until the next row is due, or `at_most`."""
+        only = delivery.c.destination == destination_name if destination_name is not None else None
+        with self._engine.begin() as connection:
+            due_at = claiming.next_due(connection, QUEUES[stage], only)
+        return at_most if due_at is None else min(at_most, max(0.005, due_at - self._clock()))
+
+    def _follow_failure(self, connection: Connection, stage: str, ids: list[int]) -> None:
+        if stage == "analyse":
+            advancing.close_readings(connection, ids)
+            self._doorbell.ring_with(connection, _NEXT[stage])
+
+    def advance(self, stage: str, decided: Sequence[tuple[Lease, Advance]]) -> list[bool]:
+        """Write decisions and what follows from them, all in one commit. False marks a lease that was lost: nothing of it is written."""
+        queue, now = QUEUES[stage], self._clock()
+        with self._engine.begin() as connection:
+            written = [advancing.advance_row(connection, queue, lease, item, now) for lease, item in decided]
+            self._doorbell.ring_with(connection, _NEXT[stage])
+        self._doorbell.ring(_NEXT[stage])
+        return written
+
+    def retry(self, stage: str, lease: Lease, detail: str, after_seconds: float, *, counts: bool = True) -> bool:
+        """Due again in `after_seconds`. False: the lease is lost."""
+        with self._engine.begin() as connection:
+            return claiming.give_back(connection, QUEUES[stage], lease, detail, self._clock() + after_seconds, counts=counts)
+
+    def lapse(self, stage: str, lease: Lease) -> bool:
+        """The lease ends now as if its worker had died, and is counted as such. False: it was lost already."""
+        table, now = QUEUES[stage].table, self._clock()
+        held = and_(table.c.id == lease.row_id, table.c.lease_token == lease.token)
+        with self._engine.begin() as connection:
+            return connection.execute(update(table).where(held).values(leased_until=now - 1)).rowcount == 1
+
+    def end_leases(self, owner: str, *, is_clean: bool) -> int:
+        """End all leases of a process that stopped (clean: due again, not counted) or died (lapsed now); how many."""
+        with self._engine.begin() as connection:
+            now = self._clock()
+            count = sum(claiming.expire(connection, table, owner, now, is_clean=is_clean) for table in WORK_TABLES.values())
+            connection.execute(update(destination).where(destination.c.owner == owner).values(owner=None, owned_until=None))
+            self._doorbell.ring_with(connection, QUEUES)
+        self._doorbell.ring(QUEUES)
+        return count
+
+    def requeue(self, stage: str, *, reason: str | None = None, study_uid: str | None = None, destination_name: str | None = None) -> int:
+        """Ended items of a stage become due again, chosen by reason, study or destination; how many."""
+        with self._engine.begin() as connection:
+            chosen = _chosen(stage, reason, study_uid, destination_name)
+            ids = claiming.requeue_rows(connection, QUEUES[stage], self._clock(), chosen)
+            if stage == "analyse" and ids:
+                self._reopen_studies(connection, ids)
+            self._doorbell.ring_with(connection, (stage,))
+        self._doorbell.ring((stage,))
+        return len(ids)
+
+    def _reopen_studies(self, connection: Connection, reading_ids: list[int]) -> None:
+        studies = advancing.open_readings_of(connection, reading_ids)
+        claiming.count_open(connection, studies)
+        now = self._clock()
+        again = {"state": "due", "due_at": now, "quiet_until": now, "lease_token": None, "leased_until": None, "attempts": 0, "lapses": 0}
+        connection.execute(update(study).where(study.c.study_instance_uid.in_(studies)).values(again))
+
+    def hold_lane(self, name: str, owner: str, seconds: float) -> bool:
+        """Own a destination's lane for so long, or longer; False: another dispatcher owns it, or a person paused it."""
+        now = self._clock()
+        with self._engine.begin() as connection:
+            row = connection.execute(select(destination).where(destination.c.name == name).with_for_update()).first()
+            if row is None:
+                connection.execute(insert(destination).values(name=name, owner=owner, owned_until=now + seconds))
+                return True
+            if row.is_paused or (row.owner not in (None, owner) and (row.owned_until or 0) > now):
+                return False
+            connection.execute(update(destination).where(destination.c.name == name).values(owner=owner, owned_until=now + seconds))
+            return True
+
+    def pause(self, name: str, *, is_paused: bool) -> bool:
+        """Stop or resume deliveries to a destination; False: it has never been used."""
+        with self._engine.begin() as connection:
+            return connection.execute(update(destination).where(destination.c.name == name).values(is_paused=is_paused)).rowcount == 1
+
+    def beat(self, name: str, role: str, pid: int, *, started_at: float, is_ready: bool, detail: str = "") -> None:
+        """A process says that it lives, and whether it can do its work."""
+        values = {"role": role, "host": socket.gethostname(), "pid": pid, "started_at": started_at, "is_ready": is_ready, "detail": detail}
+        values["beat_at"] = self._clock()
+        with self._engine.begin() as connection:
+            if connection.execute(update(process).where(process.c.name == name).values(values)).rowcount == 0:
+                connection.execute(insert(process).values(name=name, **values))
+
+    def forget_processes(self, names: Collection[str]) -> None:
+        """Remove the heartbeats of processes that are gone for good."""
+        with self._engine.begin() as connection:
+            connection.execute(process.delete().where(process.c.name.in_(names)))
+
+    def listen(self, stage: str) -> Bell:
+        """A bell that rings when rows of this stage may be due."""
+        return self._doorbell.listen(stage)
+
+
+def _chosen(stage: str, reason: str | None, study_uid: str | None, destination_name: str | None) -> ColumnElement[bool]:
+    """The condition on a stage's rows that the arguments mean together."""
+    table = QUEUES[stage].table
+    parts: list[ColumnElement[bool]] = [true()]
+    if reason is not None:
+        parts.append(table.c.reason == reason)
+    if destination_name is not None:
+        parts.append(delivery.c.destination == destination_name)
+    if study_uid is not None:
+        parts.append(_of_study(stage, study_uid))
+    return and_(*parts)
+
+
+def _of_study(stage: str, study_uid: str) -> ColumnElement[bool]:
+    if stage != "deliver":
+        columns = {"analyse": reading, "assemble": study, "report": result}
+        return columns[stage].c.study_instance_uid == study_uid
+    documents = select(document.c.id).join(result, result.c.id == document.c.result_id).where(result.c.study_instance_uid == study_uid)
+    return delivery.c.document_id.in_(documents)

@@ -1,0 +1,133 @@
+"""`record`: arrivals become rows, in one transaction. Idempotent: recording a file twice changes nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from hilum.domain import Instance, Lane, ReadingState, StudyState
+from hilum.store import codec
+from hilum.store.archive import quarantine_path
+from hilum.store.schema import conflict, instance, reading, study
+
+
+class RecordOutcome(StrEnum):
+    """What became of an arrival (promise 2)."""
+
+    NEW = "new"
+    DUPLICATE = "duplicate"
+    HEADER_REVISION = "header_revision"
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A durable file that has no row yet, and what shall happen with it. The instance's `path` is where the file will lie."""
+
+    instance: Instance
+    lane: Lane
+    releases: tuple[str, ...]
+    quiet_seconds: float
+    maximum_wait_seconds: float
+
+
+def record(connection: Connection, arrivals: Sequence[Arrival], now: float) -> list[RecordOutcome]:
+    """Rows for all arrivals, in their order."""
+    return [_record_one(connection, arrival, now) for arrival in arrivals]
+
+
+def _record_one(connection: Connection, arrival: Arrival, now: float) -> RecordOutcome:
+    new = arrival.instance
+    query = select(instance).where(instance.c.sop_instance_uid == new.sop_instance_uid).with_for_update()
+    known = connection.execute(query).first()
+    if known is None:
+        _insert_instance(connection, arrival, now)
+        return RecordOutcome.NEW
+    if known.digest == new.digest:
+        # Recorded again after a crash, the file is the row's own: it must be settled, not deleted.
+        return RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE
+    if _is_header_revision(known, new):
+        _revise_header(connection, known, new)
+        _touch_study(connection, arrival, now, new_readings=0)
+        return RecordOutcome.HEADER_REVISION
+    return RecordOutcome.CONFLICT if _keep_conflict(connection, new) else RecordOutcome.DUPLICATE
+
+
+def _is_header_revision(known: Row[Any], new: Instance) -> bool:
+    """Same pixels in the same study. Another study under the same SOP Instance UID is a conflict, never a silent move."""
+    return bool(known.pixel_digest == new.pixel_digest and known.study_instance_uid == new.study_instance_uid)
+
+
+def _insert_instance(connection: Connection, arrival: Arrival, now: float) -> None:
+    (instance_id,) = connection.execute(insert(instance).values(codec.instance_values(arrival.instance)).returning(instance.c.id)).one()
+    _touch_study(connection, arrival, now, new_readings=len(arrival.releases))
+    common = {
+        "instance_id": instance_id,
+        "study_instance_uid": arrival.instance.study_instance_uid,
+        "state": ReadingState.DUE,
+        "lane": arrival.lane,
+        "due_at": now,
+    }
+    for release in arrival.releases:
+        connection.execute(insert(reading).values({**common, "release": release}))
+
+
+def _revise_header(connection: Connection, known: Row[Any], new: Instance) -> None:
+    values = codec.instance_values(dataclasses.replace(new, header_revision=known.header_revision + 1))
+    del values["sop_instance_uid"]
+    connection.execute(update(instance).where(instance.c.id == known.id).values(values))
+
+
+def _keep_conflict(connection: Connection, new: Instance) -> bool:
+    """Whether this file is the one that the conflict's row names; the same bytes sent once more are not."""
+    held = dataclasses.replace(new, path=quarantine_path(new.path))
+    seen = select(conflict.c.path).where(conflict.c.sop_instance_uid == new.sop_instance_uid, conflict.c.digest == new.digest)
+    if (row := connection.execute(seen).first()) is not None:
+        return bool(row.path == held.path)
+    names = ("sop_instance_uid", "path", "size_bytes", "digest", "received_at", "calling_ae_title")
+    connection.execute(insert(conflict).values({**{name: getattr(held, name) for name in names}, "state": "held"}))
+    return True
+
+
+def _touch_study(connection: Connection, arrival: Arrival, now: float, new_readings: int) -> None:
+    """Open the study, or prolong its quiet period. Clearing the lease fences out an assembler that saw the study without this image."""
+    uid = arrival.instance.study_instance_uid
+    row = connection.execute(select(study).where(study.c.study_instance_uid == uid).with_for_update()).first()
+    is_collecting = row is not None and row.state in (StudyState.DUE, StudyState.LEASED)
+    since = row.collecting_since if row is not None and is_collecting else now
+    quiet_until = max(now, min(now + arrival.quiet_seconds, since + arrival.maximum_wait_seconds))
+    fresh = {
+        "state": StudyState.DUE,
+        "collecting_since": since,
+        "quiet_until": quiet_until,
+        "due_at": quiet_until,
+        "last_received_at": max(arrival.instance.received_at, row.last_received_at) if row else arrival.instance.received_at,
+        "attempts": 0,
+        "lapses": 0,
+        "lease_token": None,
+        "leased_until": None,
+        "finished_at": None,
+        "reason": None,
+        "detail": None,
+    }
+    if row is None:
+        connection.execute(insert(study).values({**fresh, **_first_values(arrival), "open_readings": new_readings}))
+        return
+    grown = {"revision": study.c.revision + 1, "open_readings": study.c.open_readings + new_readings, "lane": min(arrival.lane, row.lane)}
+    connection.execute(update(study).where(study.c.id == row.id).values({**fresh, **grown}))
+
+
+def _first_values(arrival: Arrival) -> dict[str, Any]:
+    return {
+        "study_instance_uid": arrival.instance.study_instance_uid,
+        "revision": 1,
+        "lane": arrival.lane,
+        "first_received_at": arrival.instance.received_at,
+        "calling_ae_title": arrival.instance.calling_ae_title,
+        "called_ae_title": arrival.instance.called_ae_title,
+    }

@@ -1,0 +1,227 @@
+"""The ledger's tables (SQLAlchemy Core), the same on SQLite and PostgreSQL. Changes go through `migrations/`.
+
+Every table that is a stage's queue carries the lease columns. Times are seconds since the epoch, UTC.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+MAXIMUM_ROW_ID = 2**31 - 1  # PostgreSQL's integer
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _lease_columns() -> tuple[Column[object], ...]:
+    """State, order and fenced lease of one row of work. `attempts` counts claims, `lapses` leases that ran out."""
+    return (
+        Column("state", String(16), nullable=False),
+        Column("lane", Integer, nullable=False),
+        Column("due_at", Float, nullable=False),
+        Column("attempts", Integer, nullable=False, server_default="0"),
+        Column("lapses", Integer, nullable=False, server_default="0"),
+        Column("lease_token", String(32)),
+        Column("leased_until", Float),
+        Column("claimed_by", String(64)),
+        Column("reason", String(40)),
+        Column("detail", Text),
+        Column("finished_at", Float),
+    )
+
+
+def _lease_indexes(name: str, *extra: str, condition: str = "") -> tuple[Index, ...]:
+    """Partial indexes over open and stuck rows only: a ledger of ten million finished rows claims and counts as fast as an empty one."""
+    due, leased = text(f"state = 'due'{condition}"), text("state = 'leased'")
+    stuck = text("state IN ('failed', 'dead')")
+    return (
+        Index(f"ix_{name}_due", *extra, "lane", "due_at", "id", sqlite_where=due, postgresql_where=due),
+        Index(f"ix_{name}_leased", "leased_until", sqlite_where=leased, postgresql_where=leased),
+        Index(f"ix_{name}_stuck", "finished_at", sqlite_where=stuck, postgresql_where=stuck),
+    )
+
+
+installation = Table(
+    "installation",
+    metadata,
+    Column("key", String(40), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+association = Table(
+    "association",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("started_at", Float, nullable=False, index=True),
+    Column("ended_at", Float, nullable=False),
+    Column("peer_address", String(64), nullable=False),
+    Column("calling_ae_title", String(16), nullable=False),
+    Column("called_ae_title", String(16), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("reason", String(80)),
+    Column("stored", Integer, nullable=False),
+    Column("refused", Integer, nullable=False),
+    Column("advice", Text),
+)
+
+instance = Table(
+    "instance",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("sop_instance_uid", String(64), nullable=False, unique=True),
+    Column("sop_class_uid", String(64), nullable=False),
+    Column("study_instance_uid", String(64), nullable=False, index=True),
+    Column("series_instance_uid", String(64), nullable=False),
+    Column("transfer_syntax_uid", String(64), nullable=False),
+    Column("path", String(200), nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("digest", String(40), nullable=False),
+    Column("pixel_digest", String(40), nullable=False),
+    Column("received_at", Float, nullable=False),
+    Column("calling_ae_title", String(16), nullable=False),
+    Column("called_ae_title", String(16), nullable=False),
+    Column("header", LargeBinary, nullable=False),
+    Column("header_revision", Integer, nullable=False, server_default="1"),
+    Column("is_removed", Boolean, nullable=False, server_default=text("false")),
+)
+
+conflict = Table(
+    "conflict",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("sop_instance_uid", String(64), nullable=False, index=True),
+    Column("path", String(200), nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("digest", String(40), nullable=False),
+    Column("received_at", Float, nullable=False),
+    Column("calling_ae_title", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    UniqueConstraint("sop_instance_uid", "digest"),
+)
+
+study = Table(
+    "study",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_instance_uid", String(64), nullable=False, unique=True),
+    Column("revision", Integer, nullable=False),
+    Column("open_readings", Integer, nullable=False),
+    Column("quiet_until", Float, nullable=False),
+    Column("collecting_since", Float, nullable=False),
+    Column("first_received_at", Float, nullable=False),
+    Column("last_received_at", Float, nullable=False, index=True),
+    Column("calling_ae_title", String(16), nullable=False),
+    Column("called_ae_title", String(16), nullable=False),
+    *_lease_columns(),
+    *_lease_indexes("study", condition=" AND open_readings = 0"),
+)
+
+reading = Table(
+    "reading",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("instance_id", Integer, ForeignKey("instance.id"), nullable=False),
+    Column("study_instance_uid", String(64), nullable=False, index=True),
+    Column("release", String(80), nullable=False),
+    *_lease_columns(),
+    Column("logits", JSON),
+    Column("cam", LargeBinary),
+    Column("view", String(16)),
+    Column("precision", String(16)),
+    Column("preprocessing_version", String(40)),
+    Column("timings", JSON),
+    UniqueConstraint("instance_id", "release"),
+    *_lease_indexes("reading"),
+)
+
+result = Table(
+    "result",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_instance_uid", String(64), nullable=False, index=True),
+    Column("release", String(80), nullable=False),
+    Column("source_digest", String(40), nullable=False),
+    Column("revision", Integer, nullable=False),
+    *_lease_columns(),
+    Column("outcome", String(16), nullable=False),
+    Column("outcome_reason", String(40)),
+    Column("content", JSON, nullable=False),
+    Column("identifiers", JSON, nullable=False),
+    Column("created_at", Float, nullable=False, index=True),
+    Column("supersedes_id", Integer, ForeignKey("result.id")),
+    Column("is_current", Boolean, nullable=False),
+    UniqueConstraint("study_instance_uid", "release", "source_digest"),
+    *_lease_indexes("result"),
+)
+
+document = Table(
+    "document",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("result_id", Integer, ForeignKey("result.id"), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("media_type", String(80), nullable=False),
+    Column("sop_class_uid", String(64)),
+    Column("sop_instance_uid", String(64), unique=True),
+    Column("series_instance_uid", String(64)),
+    Column("predecessor_uid", String(64)),
+    Column("content", LargeBinary, nullable=False),
+    Column("created_at", Float, nullable=False),
+    UniqueConstraint("result_id", "kind"),
+)
+
+delivery = Table(
+    "delivery",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("document_id", Integer, ForeignKey("document.id"), nullable=False),
+    Column("destination", String(64), nullable=False),
+    *_lease_columns(),
+    UniqueConstraint("document_id", "destination"),
+    *_lease_indexes("delivery", "destination"),
+)
+
+destination = Table(
+    "destination",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("is_paused", Boolean, nullable=False, server_default=text("false")),
+    Column("owner", String(64)),
+    Column("owned_until", Float),
+)
+
+process = Table(
+    "process",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("role", String(16), nullable=False),
+    Column("host", String(64), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("started_at", Float, nullable=False),
+    Column("beat_at", Float, nullable=False),
+    Column("is_ready", Boolean, nullable=False),
+    Column("detail", Text),
+)
+
+WORK_TABLES = {table.name: table for table in (reading, study, result, delivery)}

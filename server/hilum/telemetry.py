@@ -1,0 +1,95 @@
+"""The only place that creates metrics and configures logging.
+
+Metrics are Prometheus multi-process files in `PROMETHEUS_MULTIPROC_DIR` (set by the supervisor before a child starts), so that
+one scrape shows all processes. Labels are few and bounded: no UID, no name, no AE Title that is not configured (promise 10).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Final
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+
+# Seconds. Stages take milliseconds, a study its quiet period, a PACS that is down hours.
+_STAGE_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_STUDY_BUCKETS: Final = (0.05, 0.1, 0.15, 0.25, 0.4, 0.6, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 120, 300, 900, 3600)
+
+INSTANCES_RECEIVED = Counter("hilum_instances_received_total", "SOP Instances answered with Success, by what became of them.", ["outcome"])
+INSTANCES_REFUSED = Counter("hilum_instances_refused_total", "C-STORE requests answered with a failure status.", ["status"])
+RECEIVED_BYTES = Counter("hilum_received_bytes_total", "Bytes of data sets made durable.")
+ASSOCIATIONS = Counter("hilum_associations_total", "Associations by outcome.", ["outcome"])
+ASSOCIATIONS_OPEN = Gauge("hilum_associations_open", "Associations open now.", multiprocess_mode="livesum")
+RECEIVE_SECONDS = Histogram("hilum_receive_seconds", "First byte of a data set to its C-STORE response.", buckets=_STAGE_BUCKETS)
+INDEX_SECONDS = Histogram("hilum_index_seconds", "C-STORE response to the instance's row in the ledger.", buckets=_STAGE_BUCKETS)
+STAGE_SECONDS = Histogram("hilum_stage_seconds", "Work on one item of a stage, claim to decision.", ["stage"], buckets=_STAGE_BUCKETS)
+STAGE_WAIT_SECONDS = Histogram(
+    "hilum_stage_wait_seconds", "Time from due to claim of one item of a stage.", ["stage"], buckets=_STUDY_BUCKETS
+)
+STAGE_OUTCOMES = Counter("hilum_stage_outcomes_total", "Ends of a stage's items, by state and reason.", ["stage", "state", "reason"])
+STAGE_RETRIES = Counter("hilum_stage_retries_total", "Items given back for a later try.", ["stage"])
+LEASES_LOST = Counter("hilum_leases_lost_total", "Work thrown away because the lease had lapsed.", ["stage"])
+DECODE_SECONDS = Histogram("hilum_decode_seconds", "Stored object to stored values.", buckets=_STAGE_BUCKETS)
+PREPARE_SECONDS = Histogram("hilum_prepare_seconds", "Stored values to the release's tensor.", ["release"], buckets=_STAGE_BUCKETS)
+INFER_SECONDS = Histogram("hilum_infer_seconds", "One batch through Triton.", ["release"], buckets=_STAGE_BUCKETS)
+BATCH_SIZE = Histogram("hilum_batch_size", "Images in one batch.", ["release"], buckets=(1, 2, 4, 8, 16, 32, 64))
+MODEL_HEALS = Counter("hilum_model_heals_total", "Models that were unloaded and loaded again because they stopped answering.", ["release"])
+CANARY_READY = Gauge(
+    "hilum_release_ready", "1 if the last canary inference gave the known answer.", ["release"], multiprocess_mode="livemin"
+)
+REPORT_SECONDS = Histogram("hilum_report_seconds", "Result to encoded document.", ["kind"], buckets=_STAGE_BUCKETS)
+DELIVER_SECONDS = Histogram("hilum_deliver_seconds", "One document to one destination.", ["destination"], buckets=_STAGE_BUCKETS)
+LAST_IMAGE_TO_ACCEPTED_SECONDS = Histogram(
+    "hilum_last_image_to_accepted_seconds",
+    "Last image received to SR accepted, quiet period included.",
+    ["destination"],
+    buckets=_STUDY_BUCKETS,
+)
+QUIET_END_TO_ACCEPTED_SECONDS = Histogram(
+    "hilum_quiet_end_to_accepted_seconds", "End of the quiet period to SR accepted.", ["destination"], buckets=_STUDY_BUCKETS
+)
+PROCESS_RESTARTS = Counter("hilum_process_restarts_total", "Child processes that ended unasked and were started again.", ["role"])
+REQUEST_SECONDS = Histogram("hilum_http_request_seconds", "REST requests.", ["route", "method", "status"], buckets=_STAGE_BUCKETS)
+
+
+def configure_logging(level: str, style: str, process: str) -> None:
+    """Structured logs on standard error. No library's debug output is let through: theirs may hold patient data."""
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if style == "json" else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(process=process)
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("pydicom").setLevel(logging.ERROR)
+    logging.getLogger("pynetdicom").setLevel(logging.CRITICAL)
+
+
+def logger(room: str) -> structlog.stdlib.BoundLogger:
+    """A room's logger: `log.info("event_in_snake_case", key=value)`; study UIDs may appear as values, patient data never."""
+    bound: structlog.stdlib.BoundLogger = structlog.get_logger(room=room)
+    return bound
+
+
+def scrape(directory: str) -> bytes:
+    """Prometheus text of all processes that write into `directory`."""
+    registry = CollectorRegistry()
+    multiprocess.MultiProcessCollector(registry, path=directory)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)
+
+
+def forget_process(pid: int, directory: str) -> None:
+    """Drop a dead process's gauges; its counters stay, as Prometheus expects."""
+    multiprocess.mark_process_dead(pid, directory)  # type: ignore[no-untyped-call]

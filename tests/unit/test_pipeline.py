@@ -1,0 +1,185 @@
+"""The loop of a stage, on a real SQLite ledger, with small handlers in place of the rooms."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select
+
+from hilum.domain import Advance, Instance, Job, Lane, ReadingJob, ReadingState, Reason
+from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
+from hilum.pipeline import STAGES, StageLoop, back_off
+from hilum.settings import Pipeline
+from hilum.store import schema
+from hilum.store.ledger import Arrival, Ledger
+from hilum.store.migrate import migrate
+
+FAST = Pipeline(backoff_seconds=0.01, maximum_backoff_seconds=0.02, maximum_attempts=3, poll_seconds=0.2)
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    url = f"sqlite:///{tmp_path / 'l.sqlite'}"
+    migrate(url)
+    return Ledger(url)
+
+
+def fill(ledger: Ledger, count: int) -> None:
+    template = Instance("", "1.2", "1.2.3", "1.2.3.1", "1.2.840.10008.1.2.1", "a", 1, "d", "p", 0.0, "A", "B")
+    items = [dataclasses.replace(template, sop_instance_uid=f"1.2.{n}", path=f"{n}") for n in range(count)]
+    ledger.record([Arrival(item, Lane.LIVE, ("r@1",), 0, 0) for item in items])
+
+
+def states(ledger: Ledger) -> list[tuple[str, str | None]]:
+    with ledger._engine.begin() as connection:
+        return [(row.state, row.reason) for row in connection.execute(select(schema.reading).order_by(schema.reading.c.id))]
+
+
+def run_until(ledger: Ledger, handle: Callable[[Job], Awaitable[Advance]], is_done: Callable[[], bool], settings: Pipeline = FAST) -> None:
+    async def serve() -> None:
+        loop = StageLoop(STAGES["analyse"], ledger, settings, "test", handle)
+        task = asyncio.create_task(loop.run())
+        for _ in range(1500):
+            if is_done():
+                break
+            await asyncio.sleep(0.01)
+        loop.stop()
+        await task
+
+    asyncio.run(serve())
+    assert is_done()
+
+
+async def analysed(_job: Job) -> Advance:
+    return Advance(ReadingState.ANALYSED, {"logits": [0.0]})
+
+
+def test_all_items_are_done_once(ledger: Ledger) -> None:
+    seen: list[str] = []
+
+    async def handle(job: Job) -> Advance:
+        assert isinstance(job, ReadingJob)
+        seen.append(job.instance.sop_instance_uid)
+        return await analysed(job)
+
+    fill(ledger, 120)
+    run_until(ledger, handle, lambda: all(state == "analysed" for state, _ in states(ledger)))
+    assert len(seen) == len(set(seen)) == 120
+
+
+def test_held_items_are_bounded(ledger: Ledger) -> None:
+    held, most = 0, 0
+
+    async def handle(job: Job) -> Advance:
+        nonlocal held, most
+        held += 1
+        most = max(most, held)
+        await asyncio.sleep(0.005)
+        held -= 1
+        return await analysed(job)
+
+    fill(ledger, 150)
+    run_until(ledger, handle, lambda: all(state == "analysed" for state, _ in states(ledger)))
+    assert 1 < most <= STAGES["analyse"].batch
+
+
+def test_every_error_is_a_verb(ledger: Ledger) -> None:
+    tries: dict[str, int] = {}
+
+    async def handle(job: Job) -> Advance:
+        assert isinstance(job, ReadingJob)
+        uid = job.instance.sop_instance_uid
+        tries[uid] = tries.get(uid, 0) + 1
+        if uid == "1.2.0":
+            raise NotAnalysed(Reason.UNDECODABLE, "cut")
+        if uid == "1.2.1" and tries[uid] < 3:
+            raise Retry("loading", is_outage=True)
+        if uid == "1.2.2":
+            raise Retry("deadline")
+        if uid == "1.2.3":
+            raise Refused("sop_class_refused", "no")
+        if uid == "1.2.4":
+            raise ZeroDivisionError
+        if uid == "1.2.5":
+            raise WorkerDied
+        return await analysed(job)
+
+    fill(ledger, 7)
+    run_until(ledger, handle, lambda: all(state not in ("due", "leased") for state, _ in states(ledger)))
+    assert states(ledger) == [
+        ("not_analysed", "undecodable"),
+        ("analysed", None),
+        ("failed", "attempts_exhausted"),
+        ("failed", "sop_class_refused"),
+        ("failed", "attempts_exhausted"),
+        ("failed", "worker_crashed"),
+        ("analysed", None),
+    ]
+    assert (tries["1.2.2"], tries["1.2.5"]) == (3, 3)
+
+
+def test_an_outage_never_exhausts_the_attempts(ledger: Ledger) -> None:
+    tries = 0
+
+    async def handle(job: Job) -> Advance:
+        nonlocal tries
+        tries += 1
+        if tries <= 12:
+            raise Retry("PACS is down", is_outage=True)
+        return await analysed(job)
+
+    fill(ledger, 1)
+    run_until(ledger, handle, lambda: states(ledger) == [("analysed", None)])
+
+
+def test_stop_finishes_what_is_held(ledger: Ledger) -> None:
+    async def serve() -> None:
+        started, release = asyncio.Event(), asyncio.Event()
+
+        async def handle(job: Job) -> Advance:
+            started.set()
+            await release.wait()
+            return await analysed(job)
+
+        loop = StageLoop(STAGES["analyse"], ledger, FAST, "test", handle)
+        task = asyncio.create_task(loop.run())
+        await asyncio.wait_for(started.wait(), 5)
+        loop.stop()
+        release.set()
+        await task
+
+    fill(ledger, 1)
+    asyncio.run(serve())
+    assert states(ledger) == [("analysed", None)]
+
+
+def test_work_that_arrives_later_is_heard(ledger: Ledger) -> None:
+    slow_poll = Pipeline(poll_seconds=600)
+
+    async def serve() -> None:
+        loop = StageLoop(STAGES["analyse"], ledger, slow_poll, "test", analysed)
+        task = asyncio.create_task(loop.run())
+        await asyncio.sleep(0.2)
+        await asyncio.to_thread(fill, ledger, 1)
+        async with asyncio.timeout(30):
+            while states(ledger) != [("analysed", None)]:
+                await asyncio.sleep(0.01)
+        loop.stop()
+        await task
+
+    asyncio.run(serve())
+
+
+def test_back_off_doubles_and_is_capped() -> None:
+    settings = Pipeline(backoff_seconds=2, maximum_backoff_seconds=60)
+    pauses = [back_off(attempts, settings) for attempts in (1, 2, 3, 50)]
+    for pause, nominal in zip(pauses, (2, 4, 8, 60), strict=True):
+        assert 0.75 * nominal <= pause <= 1.25 * nominal
+
+
+def test_stages_name_tables_of_the_schema() -> None:
+    assert {stage.table for stage in STAGES.values()} == set(schema.WORK_TABLES)
