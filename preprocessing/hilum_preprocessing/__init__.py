@@ -1,0 +1,51 @@
+"""Chest radiographs as models were trained on them: a DICOM data set in, a tensor out. Knows nothing of servers.
+
+    from hilum_preprocessing import InputSpec, read_file
+    from hilum_preprocessing.prepare import prepare
+
+    tensor = prepare(read_file("pa.dcm"), InputSpec.from_mapping({"recipe": "torchxrayvision_224"})).tensor
+
+Importing this package does not load torch: `prepare_stored` and `Prepared` load it when they are first asked for. `prepare` is
+imported from its module, which bears the same name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues, decode
+from hilum_preprocessing.elements import read_file
+from hilum_preprocessing.errors import Flag, NotAnalysable, Reason, SpecError
+from hilum_preprocessing.guard import check_tags
+from hilum_preprocessing.recipes import RECIPES
+from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.views import View, view_of
+
+if TYPE_CHECKING:
+    from hilum_preprocessing.prepare import Prepared, prepare_stored
+
+__all__ = [
+    "DEFAULT_MAXIMUM_PIXELS",
+    "RECIPES",
+    "Flag",
+    "InputSpec",
+    "NotAnalysable",
+    "Prepared",
+    "Reason",
+    "SpecError",
+    "StoredValues",
+    "View",
+    "check_tags",
+    "decode",
+    "prepare_stored",
+    "read_file",
+    "view_of",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
+    if name in ("Prepared", "prepare_stored"):
+        from hilum_preprocessing import prepare  # noqa: PLC0415 - loads torch, which a listener must not
+
+        return getattr(prepare, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

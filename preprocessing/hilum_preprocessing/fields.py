@@ -1,0 +1,130 @@
+"""Reads mappings (from TOML, JSON, YAML) into frozen dataclasses: an unknown name is refused, with the nearest known one.
+
+A dataclass field made by `read_by` carries the function that checks its value. Torch-free.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from hilum_preprocessing.errors import SpecError
+
+T = TypeVar("T")
+Reader = Callable[[Any, str], Any]
+
+
+def read_by(reader: Reader, default: Any = dataclasses.MISSING) -> Any:  # noqa: ANN401 - a dataclass field of the reader's type
+    """A dataclass field whose value in a mapping is checked and converted by `reader(value, where)`."""
+    return dataclasses.field(default=default, metadata={"reader": reader})
+
+
+def build(cls: type[T], given: object, where: str) -> T:
+    """An instance of the dataclass `cls` from a mapping. Raises SpecError for unknown, missing or wrong fields."""
+    values = mapping(given, where)
+    known = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]  # T is a dataclass at every call
+    for name in values:
+        if name not in known:
+            raise SpecError(f"{where}: unknown field {name!r}{nearest(name, known)}")
+    missing = [name for name, field in known.items() if field.default is dataclasses.MISSING and name not in values]
+    if missing:
+        raise SpecError(f"{where}: missing {', '.join(missing)}")
+    return cls(**{name: known[name].metadata["reader"](value, f"{where}.{name}") for name, value in values.items()})
+
+
+def mapping(given: object, where: str) -> Mapping[str, Any]:
+    """`given` as a mapping with names for keys."""
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise SpecError(f"{where}: expected a table of fields, found {type(given).__name__}")
+    return given
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: what was perhaps meant, else all that would do."""
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}"
+
+
+def section(cls: type[T]) -> Reader:
+    """Reads a nested table into another dataclass."""
+    return lambda given, where: build(cls, given, where)
+
+
+def one_of(*words: str) -> Reader:
+    """Reads one of the given words."""
+
+    def read(given: object, where: str) -> str:
+        if not isinstance(given, str) or given not in words:
+            raise SpecError(f"{where}: unknown value {given!r}{nearest(str(given), words)}")
+        return given
+
+    return read
+
+
+def text(given: object, where: str) -> str:
+    """Reads any text."""
+    if not isinstance(given, str):
+        raise SpecError(f"{where}: expected text, found {given!r}")
+    return given
+
+
+def number(given: object, where: str) -> float:
+    """Reads a finite number."""
+    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+        raise SpecError(f"{where}: expected a finite number, found {given!r}")
+    return float(given)
+
+
+def positive_number(given: object, where: str) -> float:
+    """Reads a finite number above 0."""
+    value = number(given, where)
+    if value <= 0:
+        raise SpecError(f"{where}: expected a number above 0, found {given!r}")
+    return value
+
+
+def length(given: object, where: str) -> int:
+    """Reads a count of pixels: 1 to 65535, the range of Rows and Columns."""
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= 65535:
+        raise SpecError(f"{where}: expected a whole number from 1 to 65535, found {given!r}")
+    return given
+
+
+def truth(given: object, where: str) -> bool:
+    """Reads true or false."""
+    if not isinstance(given, bool):
+        raise SpecError(f"{where}: expected true or false, found {given!r}")
+    return given
+
+
+def word_or(reader: Reader, *words: str) -> Reader:
+    """Reads one of the given words, else what `reader` reads."""
+    word = one_of(*words)
+    return lambda given, where: (word if isinstance(given, str) else reader)(given, where)
+
+
+def each(reader: Reader) -> Reader:
+    """Reads a list (a single value stands for a list of one) into a tuple."""
+
+    def read(given: object, where: str) -> tuple[Any, ...]:
+        items = list(given) if isinstance(given, list | tuple) else [given]
+        return tuple(reader(item, f"{where}[{index}]") for index, item in enumerate(items))
+
+    return read
+
+
+def operations(known: Mapping[str, type[Any]]) -> Reader:
+    """Reads a list of tables, each naming its dataclass by `op`."""
+
+    def read(given: object, where: str) -> Any:  # noqa: ANN401 - one of the dataclasses in `known`
+        fields = dict(mapping(given, where))
+        op = fields.pop("op", None)
+        if not isinstance(op, str) or op not in known:
+            raise SpecError(f"{where}: unknown op {op!r}{nearest(str(op), known)}")
+        return build(known[op], fields, f"{where} ({op})")
+
+    return each(read)

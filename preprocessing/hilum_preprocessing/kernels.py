@@ -1,0 +1,98 @@
+"""Weights of the resizers that models were trained with: each output sample is a weighted sum of input samples. Torch-free.
+
+A resize along one axis is a matrix; a row of it is stored as the index of its first tap and its taps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+PILLOW_ONE = 1 << 22
+"""Pillow's 8-bit resampler computes in whole numbers, 1.0 being 2^22 (Resample.c, PRECISION_BITS)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """Row i of the matrix: `weights[i, t]` stands in column `first[i] + t`; a zero weight may stand outside of the input."""
+
+    first: NDArray[np.intp]
+    weights: Array
+
+
+def taps(kernel: str, n_in: int, n_out: int) -> Taps:
+    """The matrix of `kernel` from `n_in` to `n_out` samples."""
+    return _KERNELS[kernel](n_in, n_out)
+
+
+def as_pillow_integers(exact: Taps) -> Taps:
+    """The weights as Pillow rounds them for 8-bit pictures: whole numbers, half away from zero."""
+    return Taps(exact.first, np.trunc(exact.weights * PILLOW_ONE + np.copysign(0.5, exact.weights)))
+
+
+def _skimage(n_in: int, n_out: int) -> Taps:
+    """skimage.transform.resize(order=1, mode="constant", anti_aliasing): a Gaussian of sigma (s - 1) / 2, then linear interpolation.
+
+    Beyond the border both steps see 0, so mid grey of [-1024, 1024] bleeds in: weights of a row at the border sum to less than 1.
+    """
+    scale = n_in / n_out
+    sigma = max(0.0, (scale - 1) / 2)
+    radius = int(4.0 * sigma + 0.5)  # scipy.ndimage.gaussian_filter, truncate=4
+    offsets = np.arange(-radius, radius + 1)
+    gauss = np.exp(-0.5 * (offsets / sigma) ** 2) if sigma else np.ones(1)
+    gauss /= gauss.sum()
+    centre = (np.arange(n_out) + 0.5) * scale - 0.5
+    left = np.floor(centre).astype(np.intp)
+    part = (centre - left)[:, None]
+    weights = np.zeros((n_out, len(gauss) + 1))
+    weights[:, :-1] += (1 - part) * gauss
+    weights[:, 1:] += part * gauss
+    return _without_outside(left - radius, weights, n_in)
+
+
+def _without_outside(first: NDArray[np.intp], weights: Array, n_in: int) -> Taps:
+    columns = first[:, None] + np.arange(weights.shape[1])
+    return Taps(first, np.where((columns >= 0) & (columns < n_in), weights, 0.0))
+
+
+def _triangle(x: Array) -> Array:
+    return np.clip(1.0 - np.abs(x), 0.0, None)
+
+
+def _cubic(x: Array) -> Array:
+    """Keys' cubic with a = -0.5."""
+    x = np.abs(x)
+    inner = ((1.5 * x) - 2.5) * x * x + 1
+    outer = (((x - 5) * x + 8) * x - 4) * -0.5
+    return np.where(x < 1, inner, np.where(x < 2, outer, 0.0))
+
+
+def _antialiased(function: Callable[[Array], Array], support: float) -> Callable[[int, int], Taps]:
+    """Pillow's and torch's antialiased resize: the function is stretched by the scale, cut at the border, and made to sum to 1."""
+
+    def make(n_in: int, n_out: int) -> Taps:
+        scale = n_in / n_out
+        stretch = max(scale, 1.0)
+        centre = (np.arange(n_out) + 0.5) * scale
+        first = np.clip(np.trunc(centre - support * stretch + 0.5), 0, None).astype(np.intp)
+        last = np.clip(np.trunc(centre + support * stretch + 0.5), None, n_in).astype(np.intp)
+        columns = first[:, None] + np.arange(math.ceil(support * stretch) * 2 + 1)
+        weights = function((columns - centre[:, None] + 0.5) / stretch)
+        weights = np.where(columns < last[:, None], weights, 0.0)
+        return Taps(first, weights / weights.sum(axis=1, keepdims=True))
+
+    return make
+
+
+_KERNELS: dict[str, Callable[[int, int], Taps]] = {
+    "skimage": _skimage,
+    "pil_bilinear_aa": _antialiased(_triangle, 1.0),
+    "pil_bicubic_aa": _antialiased(_cubic, 2.0),
+    "torch_aa": _antialiased(_triangle, 1.0),  # F.interpolate(mode="bilinear", antialias=True): the same weights in float
+}

@@ -1,0 +1,133 @@
+"""Modality LUT, VOI LUT and windows as the data set gives them: PS3.3 C.11.1 and C.11.2. What they do: grayscale.py. Torch-free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydicom.dataset import Dataset
+
+from hilum_preprocessing.elements import element, first_item, numbers, required, word
+from hilum_preprocessing.errors import NotAnalysable, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Rescale:
+    """Output = slope * stored + intercept (PS3.3 C.11.1.1.2)."""
+
+    slope: float
+    intercept: float
+
+
+@dataclass(frozen=True, slots=True)
+class LookupTable:
+    """`entries[0]` is for every input up to `first`, `entries[-1]` for all beyond the last. Output range 0..2^bits - 1."""
+
+    first: int
+    entries: NDArray[np.float64]
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Centre and width of PS3.3 C.11.2.1.2, with the function that they belong to."""
+
+    centre: float
+    width: float
+    function: Literal["LINEAR", "LINEAR_EXACT", "SIGMOID"] = "LINEAR"
+
+
+@dataclass(frozen=True, slots=True)
+class Voi:
+    """What the object offers for display. `is_unusable`: it offered something that breaks the standard's own rules."""
+
+    window: Window | None
+    lut: LookupTable | None
+    is_unusable: bool
+
+
+NO_VOI = Voi(None, None, is_unusable=False)
+
+
+def modality_of(dataset: Dataset) -> Rescale | LookupTable | None:
+    """The modality LUT: a sequence, else slope and intercept, else None (PS3.3 C.11.1)."""
+    item = first_item(dataset, "ModalityLUTSequence")
+    if item is not None:
+        return _lookup_table(item)
+    slope, intercept = numbers(dataset, "RescaleSlope"), numbers(dataset, "RescaleIntercept")
+    if not slope and not intercept:
+        return None
+    if len(slope) != 1 or len(intercept) != 1 or slope[0] == 0:
+        raise NotAnalysable(Reason.CORRUPT_HEADER, "Rescale Slope and Intercept are not one number each, or the slope is 0")
+    return Rescale(slope[0], intercept[0])
+
+
+def voi_of(dataset: Dataset) -> Voi:
+    """The first window and the first VOI LUT. What cannot be used is left out and noted: a recipe that needs none must not fail."""
+    window, window_unusable = _or_unusable(_first_window, dataset)
+    lut, lut_unusable = _or_unusable(_first_voi_lut, dataset)
+    return Voi(window, lut, is_unusable=window_unusable or lut_unusable)
+
+
+def _or_unusable(read: Any, dataset: Dataset) -> tuple[Any, bool]:  # noqa: ANN401 - either of the two readers below
+    try:
+        return read(dataset), False
+    except NotAnalysable:
+        return None, True
+
+
+def _first_window(dataset: Dataset) -> Window | None:
+    centres, widths = numbers(dataset, "WindowCenter"), numbers(dataset, "WindowWidth")
+    if not centres and not widths:
+        return None
+    function = word(dataset, "VOILUTFunction") or "LINEAR"
+    # PS3.3 C.11.2.1.2.1: LINEAR needs a width of at least 1; C.11.2.1.3: the others more than 0.
+    is_wide_enough = bool(widths) and (widths[0] >= 1 if function == "LINEAR" else widths[0] > 0)
+    if not centres or not is_wide_enough or function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
+        raise NotAnalysable(Reason.CORRUPT_HEADER, "Window Center, Window Width or VOI LUT Function is out of range")
+    return Window(centres[0], widths[0], function)  # type: ignore[arg-type]  # one of the three, asked above
+
+
+def _first_voi_lut(dataset: Dataset) -> LookupTable | None:
+    item = first_item(dataset, "VOILUTSequence")
+    return None if item is None else _lookup_table(item)
+
+
+def _lookup_table(item: Dataset) -> LookupTable:
+    descriptor = numbers(item, "LUTDescriptor")
+    if len(descriptor) != 3 or not 8 <= descriptor[2] <= 16:
+        raise NotAnalysable(Reason.CORRUPT_HEADER, "LUT Descriptor is not three numbers with 8 to 16 bits")
+    count, first, bits = (int(part) for part in descriptor)
+    count = count % 65536 or 65536  # PS3.3 C.11.1.1: 0 means 65536; read as SS, large counts are negative
+    entries = _entries(required(item, "LUTData"), count)
+    if len(entries) < count:
+        raise NotAnalysable(Reason.CORRUPT_HEADER, f"LUT Data holds {len(entries)} of {count} entries")
+    return LookupTable(first, (entries[:count].astype(np.int64) & ((1 << bits) - 1)).astype(np.float64), bits)
+
+
+def _entries(data: Any, count: int) -> NDArray[Any]:  # noqa: ANN401 - US, SS or OW
+    """LUT Data as numbers: a list (US, SS), or bytes (OW) of 16-bit words, or of 8-bit entries packed two to a word."""
+    if not isinstance(data, bytes):
+        return np.asarray(element_list(data))
+    # Explicit big endian objects are refused before this; everything else is little endian.
+    return np.frombuffer(data, "u1") if len(data) < 2 * count else np.frombuffer(data[: 2 * count], "<u2")
+
+
+def element_list(data: Any) -> list[int]:  # noqa: ANN401 - one value or several
+    """The values of a multi-valued attribute as whole numbers."""
+    try:
+        return [int(part) for part in (data if hasattr(data, "__len__") else [data])]
+    except (ValueError, TypeError):
+        raise NotAnalysable(Reason.CORRUPT_HEADER, "LUT Data is not a list of whole numbers") from None
+
+
+def padding_of(dataset: Dataset) -> tuple[int, int] | None:
+    """Stored values that are no part of the picture, both ends included (PS3.3 C.7.5.1.1.2)."""
+    value = element(dataset, "PixelPaddingValue")
+    limit = element(dataset, "PixelPaddingRangeLimit")
+    if not isinstance(value, int):
+        return None
+    ends = sorted((value, limit if isinstance(limit, int) else value))
+    return ends[0], ends[1]
