@@ -26,6 +26,7 @@ class Reason(StrEnum):
     """Why an image or a study ended without a number. The list is closed; `docs/states.md` is generated from it."""
 
     WRONG_MODALITY = "wrong_modality"
+    NOT_FOR_PRESENTATION = "not_for_presentation"
     NOT_CHEST = "not_chest"
     LATERAL_NOT_SUPPORTED = "lateral_not_supported"
     NOT_MONOCHROME = "not_monochrome"
@@ -53,6 +54,7 @@ class Reason(StrEnum):
 
 _REASON_MEANING: Mapping[Reason, str] = {
     Reason.WRONG_MODALITY: "Modality is neither CR nor DX.",
+    Reason.NOT_FOR_PRESENTATION: "Presentation Intent Type is FOR PROCESSING: raw detector signal, which no recipe was made for.",
     Reason.NOT_CHEST: "Body Part Examined names another body part than the chest.",
     Reason.LATERAL_NOT_SUPPORTED: "A lateral view, and the release reads frontal views only.",
     Reason.NOT_MONOCHROME: "Colour or palette pixels; a radiograph is MONOCHROME1 or MONOCHROME2.",
@@ -163,6 +165,7 @@ class Release:
 
     `input_spec` is the mapping that `hilum_preprocessing.InputSpec.from_mapping` takes. `activation` is sigmoid, softmax or
     none. `aggregation` over views is max, mean or first_frontal. `calibration` None means: scores are no probabilities.
+    `build_key` digests all that the built tree depends on: a tree with another key is stale.
     """
 
     name: str
@@ -185,6 +188,7 @@ class Release:
     weights_sha256: str
     max_batch: int = 16
     has_cam: bool = False
+    build_key: str = ""
 
     @property
     def id(self) -> str:
@@ -391,10 +395,11 @@ class DeliveryJob:
 
 @dataclass(frozen=True, slots=True)
 class NewDocument:
-    """A document to store, and where it shall go."""
+    """A document to store, where it shall go, and which destinations are withheld from it for what reason (never silently)."""
 
     document: Document
     destinations: tuple[str, ...]
+    withheld: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

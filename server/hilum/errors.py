@@ -16,6 +16,10 @@ class NotAnalysed(Exception):
         self.reason = reason
         self.detail = detail
 
+    def __reduce__(self) -> tuple[type[NotAnalysed], tuple[Reason, str]]:
+        """Comes back whole from a process pool; an exception that cannot be unpickled breaks the pool."""
+        return type(self), (self.reason, self.detail)
+
 
 class Retry(Exception):
     """Later. `after_seconds` None: by back-off.
@@ -38,6 +42,10 @@ class Refused(Exception):
         super().__init__(f"{reason}: {detail}")
         self.reason = reason
         self.detail = detail
+
+    def __reduce__(self) -> tuple[type[Refused], tuple[str, str]]:
+        """As for NotAnalysed."""
+        return type(self), (self.reason, self.detail)
 
 
 class WorkerDied(Exception):

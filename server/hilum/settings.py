@@ -11,7 +11,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -20,6 +20,7 @@ from hilum.errors import ConfigurationError
 
 AeTitle = Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[^\\\x00-\x1f]*$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
+_TYPE_WORDS: Mapping[object, str] = {str: "text", bool: "true or false", int: "integer", float: "number", Path: "path"}
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -271,11 +272,12 @@ def load(path: Path | None = None) -> Settings:
         raise ConfigurationError([f"{file}: {error.strerror}. Give an existing file with --config or HILUM_CONFIG."]) from error
     except tomllib.TOMLDecodeError as error:
         raise ConfigurationError([f"{file}: not valid TOML: {error}"]) from error
-    problems = list(_unknown_environment())
+    unknown = dict(_unknown_environment())
+    problems = list(unknown.values())
     try:
         settings = Settings(**content)
     except ValidationError as error:
-        problems += [_explain(item, file) for item in error.errors()]
+        problems += [_explain(item, file) for item in error.errors() if item["loc"] not in unknown]
         settings = None
     if problems or settings is None:
         raise ConfigurationError(problems)
@@ -314,19 +316,18 @@ def _explain(item: Mapping[str, Any], file: Path | None) -> str:
     )
 
 
-def _unknown_environment() -> Iterator[str]:
-    """HILUM_ variables that name no setting: a typo there must not be silent."""
+def _unknown_environment() -> Iterator[tuple[tuple[int | str, ...], str]]:
+    """HILUM_ variables that name no setting, by their place: a typo there must not be silent."""
     reserved = {"HILUM_CONFIG", "HILUM_TEST_DATA"}
     for name in sorted(os.environ):
         if not name.startswith("HILUM_") or name in reserved:
             continue
-        parts = tuple(part.lower() for part in name.removeprefix("HILUM_").split("__"))
-        for depth, part in enumerate(parts):
-            known = _known(parts[:depth])
-            if not known and depth != 1:
-                break
-            if part not in known and not (depth == 1 and parts[0] == "destinations"):
-                yield f"{name}: unknown setting{_nearest(part, known)}"
+        place = tuple(part.lower() for part in name.removeprefix("HILUM_").split("__"))
+        for depth, part in enumerate(place):
+            known = _known(place[:depth])
+            is_destination_name = depth == 1 and place[0] == "destinations"
+            if known and part not in known and not is_destination_name:
+                yield place, f"{name}: unknown setting{_nearest(part, known)}"
                 break
 
 
@@ -336,17 +337,25 @@ def describe() -> Iterator[tuple[str, str, str, str]]:
         model = Destination if section == "destinations" else _section(section)
         prefix = f"{section}.<name>" if section == "destinations" else section
         for name, info in model.model_fields.items():
-            yield f"{prefix}.{name}", _type_name(info.annotation), repr(info.get_default()), info.description or ""
+            yield f"{prefix}.{name}", _type_name(info.annotation), _as_toml(info.get_default()), info.description or ""
 
 
 def _type_name(annotation: object) -> str:
-    if getattr(annotation, "__origin__", None) is Literal:
-        return " or ".join(get_args(annotation))
-    name = getattr(annotation, "__name__", str(annotation)) if not get_args(annotation) else str(annotation)
-    return (
-        name.replace("typing.", "")
-        .replace("pathlib.", "")
-        .replace("collections.abc.", "")
-        .split(", FieldInfo")[0]
-        .replace("Annotated[", "")
-    )
+    """A type in the words of TOML."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return " or ".join(arguments)
+    if origin is tuple:
+        return f"list of {_type_name(arguments[0])}"
+    if origin is Mapping:
+        return "table"
+    if arguments:  # Annotated[X, …] and X | None
+        return _type_name(arguments[0])
+    return _TYPE_WORDS[annotation]
+
+
+def _as_toml(value: object) -> str:
+    """A default as it would stand in the file; empty where there is none."""
+    if value is None:
+        return ""
+    return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 # Seconds. Stages take milliseconds, a study its quiet period, a PACS that is down hours.
 _STAGE_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -53,6 +57,27 @@ QUIET_END_TO_ACCEPTED_SECONDS = Histogram(
 PROCESS_RESTARTS = Counter("hilum_process_restarts_total", "Child processes that ended unasked and were started again.", ["role"])
 REQUEST_SECONDS = Histogram("hilum_http_request_seconds", "REST requests.", ["route", "method", "status"], buckets=_STAGE_BUCKETS)
 
+STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "hilum_ledger_up": ("1 if the ledger answered this scrape.", ()),
+    "hilum_queue_items": (
+        "Open items of a stage. due: may be claimed now; waiting: the quiet period or a pause between tries runs; leased: in work.",
+        ("stage", "lane", "destination", "state"),
+    ),
+    "hilum_queue_oldest_age_seconds": ("How long the oldest item of a stage has been due.", ("stage", "lane", "destination")),
+    "hilum_stuck_items": ("Items that failed or are dead and need a person.", ("stage", "destination")),
+    "hilum_destination_paused": ("1 if a person paused deliveries to this destination.", ("destination",)),
+    "hilum_processes": ("Processes whose heartbeat is fresh.", ("role",)),
+    "hilum_processes_ready": ("Processes that say that they can work.", ("role",)),
+    "hilum_role_ready": ("1 if a role is ready, as /health/ready?role= says.", ("role",)),
+    "hilum_studies_recorded": ("Studies recorded since the installation (highest row number).", ()),
+    "hilum_instances_recorded": ("SOP Instances recorded since the installation (highest row number).", ()),
+    "hilum_archive_free_bytes": ("Free space in the file system of the archive.", ()),
+    "hilum_archive_reserve_bytes": ("Free space below which nothing more is accepted (receive.reserve_bytes).", ()),
+}
+"""Gauges read from the ledger and the disk at each scrape: name to (help, labels). No process holds them."""
+
+Sample = tuple[str, tuple[str, ...], float]
+
 
 def configure_logging(level: str, style: str, process: str) -> None:
     """Structured logs on standard error. No library's debug output is let through: theirs may hold patient data."""
@@ -61,7 +86,7 @@ def configure_logging(level: str, style: str, process: str) -> None:
     )
     structlog.configure(
         processors=[
-            structlog.contextvars.merge_contextvars,
+            _naming(process),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
@@ -71,9 +96,23 @@ def configure_logging(level: str, style: str, process: str) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
-    structlog.contextvars.bind_contextvars(process=process)
+    silence_libraries()
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("pydicom").setLevel(logging.ERROR)
+
+
+def _naming(process: str) -> structlog.typing.Processor:
+    """Adds the process's name to every line, whichever thread writes it."""
+
+    def add(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+        return {"process": process, **event}
+
+    return add
+
+
+def silence_libraries() -> None:
+    """Keep libraries from printing what they read: pydicom's warnings quote element values, so patient data (promise 10)."""
+    warnings.filterwarnings("ignore", module="pydicom")
+    logging.getLogger("pydicom").setLevel(logging.CRITICAL)
     logging.getLogger("pynetdicom").setLevel(logging.CRITICAL)
 
 
@@ -88,6 +127,25 @@ def scrape(directory: str) -> bytes:
     registry = CollectorRegistry()
     multiprocess.MultiProcessCollector(registry, path=directory)  # type: ignore[no-untyped-call]
     return generate_latest(registry)
+
+
+def scrape_state(samples: Iterable[Sample]) -> bytes:
+    """Prometheus text of `STATE_GAUGES`: (name, label values, value) each. Gauges of this moment, so no multi-process file holds them."""
+    registry = CollectorRegistry()
+    registry.register(_StateCollector(list(samples)))
+    return generate_latest(registry)
+
+
+class _StateCollector(Collector):
+    def __init__(self, samples: Sequence[Sample]) -> None:
+        self._samples = samples
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """All gauges that have a value."""
+        families = {name: GaugeMetricFamily(name, text, labels=labels) for name, (text, labels) in STATE_GAUGES.items()}
+        for name, labels, value in self._samples:
+            families[name].add_metric(labels, value)
+        yield from (family for family in families.values() if family.samples)
 
 
 def forget_process(pid: int, directory: str) -> None:

@@ -13,7 +13,8 @@ from hilum.store.schema import delivery, document, reading, result, study
 def advance_row(connection: Connection, queue: Queue, lease: Lease, decided: Advance, now: float) -> bool:
     """Write one decision and all that follows from it. False: the lease is lost and nothing was written."""
     table = queue.table
-    values = {**decided.values, "state": decided.state, "finished_at": now, "lease_token": None, "leased_until": None}
+    values = {"reason": None, "detail": None, **decided.values, "state": decided.state}
+    values |= {"finished_at": now, "lease_token": None, "leased_until": None}
     held = and_(table.c.id == lease.row_id, table.c.lease_token == lease.token)
     if connection.execute(update(table).where(held).values(values)).rowcount != 1:
         return False
@@ -31,12 +32,6 @@ def close_readings(connection: Connection, reading_ids: list[int]) -> None:
     for reading_id in reading_ids:
         of_study = select(reading.c.study_instance_uid).where(reading.c.id == reading_id).scalar_subquery()
         connection.execute(update(study).where(study.c.study_instance_uid == of_study).values(open_readings=study.c.open_readings - 1))
-
-
-def open_readings_of(connection: Connection, reading_ids: list[int]) -> set[str]:
-    """Studies that some readings belong to."""
-    rows = connection.execute(select(reading.c.study_instance_uid).where(reading.c.id.in_(reading_ids)).distinct())
-    return {row.study_instance_uid for row in rows}
 
 
 def _insert_result(connection: Connection, new: Result, now: float) -> None:
@@ -84,6 +79,9 @@ def _insert_document(connection: Connection, result_id: int, new: NewDocument, n
         "created_at": now,
     }
     (document_id,) = connection.execute(insert(document).values(values).returning(document.c.id)).one()
+    common = {"document_id": document_id, "lane": lane, "due_at": now}
     for name in new.destinations:
-        row = {"document_id": document_id, "destination": name, "state": DeliveryState.DUE, "lane": lane, "due_at": now}
-        connection.execute(insert(delivery).values(row))
+        connection.execute(insert(delivery).values(**common, destination=name, state=DeliveryState.DUE))
+    for name, reason in new.withheld.items():
+        ended = {"state": DeliveryState.CANCELLED, "reason": reason, "finished_at": now}
+        connection.execute(insert(delivery).values(**common, destination=name, **ended))

@@ -17,6 +17,9 @@ from hilum.domain import DeliveryState, Lane, Lease, ReadingState, Reason, Resul
 from hilum.store.schema import delivery, reading, result, study
 
 
+_CHUNK = 10_000  # parameters of one statement; PostgreSQL takes 65,535, SQLite 32,766
+
+
 @dataclass(frozen=True, slots=True)
 class Queue:
     """How one table serves as a stage's queue."""
@@ -96,7 +99,8 @@ def _take(connection: Connection, table: Table, row: Row[Any], owner: str, lease
 
 def next_due(connection: Connection, queue: Queue, only: ColumnElement[bool] | None) -> float | None:
     """When the earliest due row is due; one look into the index for each lane."""
-    table, found = queue.table, []
+    table = queue.table
+    found: list[float] = []
     conditions = [table.c.state == WorkState.DUE, *(part for part in (queue.extra, only) if part is not None)]
     for lane in Lane:
         query = select(table.c.due_at).where(*conditions, table.c.lane == lane).order_by(table.c.due_at).limit(1)
@@ -117,10 +121,7 @@ def fail_hopeless(connection: Connection, queue: Queue, now: float, maximum_laps
         "leased_until": None,
         "finished_at": now,
     }
-    ids = [row.id for row in connection.execute(select(table.c.id).where(hopeless).with_for_update(skip_locked=True))]
-    if ids:
-        connection.execute(update(table).where(table.c.id.in_(ids)).values(values))
-    return ids
+    return list(connection.execute(update(table).where(hopeless).values(values).returning(table.c.id)).scalars())
 
 
 def give_back(connection: Connection, queue: Queue, lease: Lease, detail: str, due_at: float, *, counts: bool) -> bool:
@@ -150,15 +151,16 @@ def requeue_rows(connection: Connection, queue: Queue, now: float, condition: Co
     """Ended rows become due again with a clean record; their ids."""
     table = queue.table
     ended = and_(table.c.state.in_(queue.requeueable), condition)
-    ids = [row.id for row in connection.execute(select(table.c.id).where(ended).with_for_update())]
     values = {"state": WorkState.DUE, "due_at": now, "attempts": 0, "lapses": 0, "reason": None, "detail": None, "finished_at": None}
-    if ids:
-        connection.execute(update(table).where(table.c.id.in_(ids)).values(values))
-    return ids
+    return list(connection.execute(update(table).where(ended).values(values).returning(table.c.id)).scalars())
 
 
-def count_open(connection: Connection, study_uids: set[str]) -> None:
-    """Recount the open readings of some studies."""
-    still_open = case((reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)), 1), else_=0)
-    counted = select(func.coalesce(func.sum(still_open), 0)).where(reading.c.study_instance_uid == study.c.study_instance_uid)
-    connection.execute(update(study).where(study.c.study_instance_uid.in_(study_uids)).values(open_readings=counted.scalar_subquery()))
+def reopen_studies(connection: Connection, reading_ids: list[int], now: float) -> None:
+    """The studies of requeued readings are due again, as soon as those readings have ended."""
+    is_open = case((reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)), 1), else_=0)
+    counted = select(func.coalesce(func.sum(is_open), 0)).where(reading.c.study_instance_uid == study.c.study_instance_uid)
+    again = {"state": StudyState.DUE, "due_at": now, "quiet_until": now, "lease_token": None, "leased_until": None}
+    fresh = {"attempts": 0, "lapses": 0, "open_readings": counted.scalar_subquery()}
+    for start in range(0, len(reading_ids), _CHUNK):
+        theirs = select(reading.c.study_instance_uid).where(reading.c.id.in_(reading_ids[start : start + _CHUNK]))
+        connection.execute(update(study).where(study.c.study_instance_uid.in_(theirs)).values({**again, **fresh}))

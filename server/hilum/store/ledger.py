@@ -142,17 +142,10 @@ class Ledger:
             chosen = _chosen(stage, reason, study_uid, destination_name)
             ids = claiming.requeue_rows(connection, QUEUES[stage], self._clock(), chosen)
             if stage == "analyse" and ids:
-                self._reopen_studies(connection, ids)
+                claiming.reopen_studies(connection, ids, self._clock())
             self._doorbell.ring_with(connection, (stage,))
         self._doorbell.ring((stage,))
         return len(ids)
-
-    def _reopen_studies(self, connection: Connection, reading_ids: list[int]) -> None:
-        studies = advancing.open_readings_of(connection, reading_ids)
-        claiming.count_open(connection, studies)
-        now = self._clock()
-        again = {"state": "due", "due_at": now, "quiet_until": now, "lease_token": None, "leased_until": None, "attempts": 0, "lapses": 0}
-        connection.execute(update(study).where(study.c.study_instance_uid.in_(studies)).values(again))
 
     def hold_lane(self, name: str, owner: str, seconds: float) -> bool:
         """Own a destination's lane for so long, or longer; False: another dispatcher owns it, or a person paused it."""

@@ -1,0 +1,1 @@
+"""The API: REST, health and metrics."""

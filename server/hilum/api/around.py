@@ -1,0 +1,62 @@
+"""What happens around every request: its size is bounded, its duration becomes a metric, its response gets headers that browsers heed."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from hilum.api.problems import HEADERS, problem
+from hilum.telemetry import REQUEST_SECONDS
+
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_MAXIMUM_BODY_BYTES: Final = 65536  # orders are small; a body is read into memory before anybody has shown a token
+
+
+class Around:
+    """ASGI middleware, outermost of ours: also errors are measured and guarded."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or refuse its body."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        try:
+            await (_refusal(scope) or self._app)(scope, receive, send_guarded)
+        finally:
+            REQUEST_SECONDS.labels(_route(scope), _method(scope), str(status)).observe(time.perf_counter() - started)
+
+
+def _refusal(scope: Scope) -> Response | None:
+    """The answer to a body that is too large, or that does not say how large it is."""
+    headers = Headers(scope=scope)
+    if "transfer-encoding" in headers:
+        return problem(411, "Send the body with Content-Length, not in chunks.")
+    # The server refuses a Content-Length that is not a number.
+    if int(headers.get("content-length", "0")) > _MAXIMUM_BODY_BYTES:
+        return problem(413, f"Send at most {_MAXIMUM_BODY_BYTES} bytes.")
+    return None
+
+
+def _route(scope: Scope) -> str:
+    """The route's template, never the path: that holds UIDs (promise 10), and a scanner would make a label of every guess."""
+    return str(getattr(scope.get("route"), "path", "other"))
+
+
+def _method(scope: Scope) -> str:
+    return scope["method"] if scope["method"] in _METHODS else "other"

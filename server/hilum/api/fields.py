@@ -1,0 +1,56 @@
+"""Types of single values on the wire, and how each is checked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import Path, Query
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, PlainSerializer, WithJsonSchema
+
+API_PREFIX = "/api/v1"
+"""Each router carries it itself: a route that gets its prefix where it is included does not know its whole path in every FastAPI."""
+UID_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
+"""PS3.5 9.1, but lenient about leading zeros: devices make such UIDs, and an object that was stored must be found again."""
+AE_PATTERN = r"^[ -\[\]-~]{1,16}$"
+"""PS3.5 6.2, VR AE: the default repertoire without backslash and control characters."""
+RELEASE_PATTERN = r"^[A-Za-z0-9._-]+@[A-Za-z0-9._-]+$"
+
+
+def iso(moment: float) -> str:
+    """Seconds since the epoch as ISO 8601 in UTC, to the millisecond: `2026-11-20T08:31:02.120Z`."""
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _is_written_out(value: object) -> object:
+    """A bare number would be read as an epoch in seconds or milliseconds, whichever fits: too clever for a date."""
+    if isinstance(value, str) and "-" not in value[1:]:
+        raise ValueError("give a date and time with zone, for example 2026-11-20T08:31:02Z")
+    return value
+
+
+Moment = Annotated[
+    float,
+    PlainSerializer(iso, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-11-20T08:31:02.120Z"]}, mode="serialization"),
+]
+QueryMoment = Annotated[AwareDatetime, BeforeValidator(_is_written_out)]
+StudyUid = Annotated[
+    str,
+    Path(
+        title="Study Instance UID",
+        description="Study Instance UID (0020,000D).",
+        pattern=UID_PATTERN,
+        max_length=64,
+        examples=["1.2.826.0.1.3680043.8.498.1"],
+    ),
+]
+Limit = Annotated[int, Query(ge=1, le=500, description="Items on a page.")]
+Cursor = Annotated[
+    str | None,
+    Query(max_length=200, description="`next_cursor` of the page before, with the same filters; leave it out for the first page."),
+]
+
+
+class Answer(BaseModel):
+    """What goes out; fields of the ledger's rows that are not named stay inside."""

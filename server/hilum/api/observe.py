@@ -1,0 +1,100 @@
+"""What is true at this moment, gathered for readiness and for /metrics."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hilum.api.readiness import FAILING_SECONDS, ROLES, STALE_SECONDS, Facts, checks
+from hilum.errors import Retry
+from hilum.settings import Settings
+from hilum.store.views import LedgerViews
+from hilum.telemetry import Sample
+
+_OTHER = "other"  # a destination that is no longer configured: names are labels only while they are bounded
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Looks at the ledger, its heartbeats and the disk. `host` given: only processes of that host count."""
+
+    settings: Settings
+    views: LedgerViews
+    clock: Callable[[], float]
+    host: str | None = None
+
+    def facts(self) -> Facts:
+        """What readiness rests on; a ledger that does not answer is one of the facts."""
+        free, reserve = free_bytes(self.settings.archive_dir), self.settings.receive.reserve_bytes
+        try:
+            processes, destinations = self.views.processes(), self.views.destinations()
+            failing = {item["destination"]: item["items"] for item in self.views.failing(self.clock() - FAILING_SECONDS)}
+        except Retry as error:
+            return Facts(error.detail, free, reserve)
+        paused = {item["name"] for item in destinations if item["is_paused"]}
+        return Facts(None, free, reserve, processes, paused, failing, self.settings.destinations, self.host)
+
+    def samples(self) -> Iterator[Sample]:
+        """Values of `telemetry.STATE_GAUGES`."""
+        facts = self.facts()
+        yield from _of_facts(facts)
+        if facts.ledger_problem is not None:
+            return
+        known = set(self.settings.destinations)
+        yield from _of_queues(self.views.queues(), known)
+        yield from _of_stuck(self.views.stuck(), known)
+        totals = self.views.totals()
+        yield "hilum_studies_recorded", (), totals["studies"]
+        yield "hilum_instances_recorded", (), totals["instances"]
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space where `folder` is, or will be."""
+    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    return shutil.disk_usage(there).free
+
+
+def _of_facts(facts: Facts) -> Iterator[Sample]:
+    yield "hilum_ledger_up", (), facts.ledger_problem is None
+    yield "hilum_archive_free_bytes", (), facts.free_bytes
+    yield "hilum_archive_reserve_bytes", (), facts.reserve_bytes
+    for role in ROLES:
+        yield "hilum_role_ready", (role,), all(check.ok for check in checks(role, facts))
+    for name in sorted(facts.destinations):
+        yield "hilum_destination_paused", (name,), name in facts.paused
+    alive = [item for item in facts.processes if item["age_seconds"] <= STALE_SECONDS]
+    ready = Counter(item["role"] for item in alive if item["is_ready"])
+    for role, count in Counter(item["role"] for item in alive).items():
+        yield "hilum_processes", (role,), count
+        yield "hilum_processes_ready", (role,), ready[role]
+
+
+def _of_queues(queues: Sequence[Mapping[str, Any]], known: set[str]) -> Iterator[Sample]:
+    depth: Counter[tuple[str, ...]] = Counter()
+    oldest: dict[tuple[str, ...], float] = {}
+    for item in queues:
+        place = (item["stage"], item["lane"], _label(item["destination"], known))
+        for state in ("due", "waiting", "leased"):
+            depth[(*place, state)] += item[state]
+        oldest[place] = max(oldest.get(place, 0.0), item["oldest_age_seconds"])
+    yield from (("hilum_queue_items", labels, count) for labels, count in depth.items())
+    yield from (("hilum_queue_oldest_age_seconds", labels, age) for labels, age in oldest.items())
+
+
+def _of_stuck(stuck: Iterable[Mapping[str, Any]], known: set[str]) -> Iterator[Sample]:
+    """Zeros too: an alert on a series that vanishes never resolves."""
+    always = [*((stage, "") for stage in ("analyse", "assemble", "report")), *(("deliver", name) for name in sorted(known))]
+    counts = Counter(dict.fromkeys(always, 0))
+    for item in stuck:
+        counts[item["stage"], _label(item["destination"], known)] += item["items"]
+    yield from (("hilum_stuck_items", labels, count) for labels, count in counts.items())
+
+
+def _label(destination: str | None, known: set[str]) -> str:
+    if destination is None:
+        return ""
+    return destination if destination in known else _OTHER

@@ -1,0 +1,244 @@
+"""What the pages for operators answer: queues, associations, conflicts, releases, health."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from hilum.api.fields import UID_PATTERN, Answer, Moment
+from hilum.api.study_answers import CodeAnswer, LaneName
+from hilum.domain import Outcome
+
+Stage = Literal["analyse", "assemble", "report", "deliver"]
+Role = Literal["receive", "analyse", "deliver"]
+
+
+class AssociationAnswer(Answer):
+    """Who sent what, what was refused, and what the sender should change."""
+
+    id: int
+    started_at: Moment
+    ended_at: Moment
+    peer_address: str
+    calling_ae_title: str
+    called_ae_title: str
+    outcome: str = Field(examples=["released"])
+    reason: str | None
+    stored: int
+    refused: int
+    advice: str | None = Field(examples=["Send to Called AE Title HILUM."])
+
+
+class AssociationPage(Answer):
+    """One page of associations, newest first."""
+
+    associations: list[AssociationAnswer]
+    next_cursor: str | None
+
+
+class ConflictAnswer(Answer):
+    """Another object under a SOP Instance UID that is taken: it lies in quarantine, the first one stays authoritative."""
+
+    id: int
+    sop_instance_uid: str
+    path: str = Field(description="Relative to the archive.")
+    size_bytes: int
+    digest: str
+    received_at: Moment
+    calling_ae_title: str
+    state: str = Field(examples=["held"])
+
+
+class ConflictPage(Answer):
+    """One page of conflicts, newest first."""
+
+    conflicts: list[ConflictAnswer]
+    next_cursor: str | None
+
+
+class QueueAnswer(Answer):
+    """Open items of one stage and lane; `deliver` has one a destination."""
+
+    stage: Stage
+    lane: LaneName
+    destination: str | None
+    due: int = Field(description="May be claimed now.")
+    waiting: int = Field(description="Due later: the quiet period or the pause between tries runs.")
+    leased: int = Field(description="In work.")
+    oldest_age_seconds: float = Field(description="How long the oldest item has been due.")
+
+
+class StuckAnswer(Answer):
+    """Items that need a person; then POST /api/v1/requeue."""
+
+    stage: Stage
+    reason: str | None
+    destination: str | None
+    items: int
+    since: Moment | None
+
+
+class FailingAnswer(Answer):
+    """A destination that does not take documents now; Hilum goes on trying."""
+
+    destination: str
+    items: int
+    detail: str = Field(description="What a try met.", examples=["127.0.0.1:4242 refused the connection"])
+
+
+class OutcomeAnswer(Answer):
+    """Current results of one kind, stored in the last 24 hours."""
+
+    release: str
+    outcome: Outcome
+    reason: str | None
+    results: int
+
+
+class ProcessAnswer(Answer):
+    """A heartbeat."""
+
+    name: str
+    role: str
+    host: str
+    pid: int
+    started_at: Moment
+    beat_at: Moment
+    age_seconds: float
+    is_ready: bool
+    detail: str | None
+
+
+class DestinationAnswer(Answer):
+    """A receiver of documents, and the dispatcher that serves it now."""
+
+    name: str
+    is_paused: bool
+    owner: str | None
+    owned_until: Moment | None
+
+
+class QueuesAnswer(Answer):
+    """The street at this moment."""
+
+    queues: list[QueueAnswer]
+    stuck: list[StuckAnswer]
+    failing: list[FailingAnswer]
+    outcomes: list[OutcomeAnswer]
+    destinations: list[DestinationAnswer]
+    processes: list[ProcessAnswer]
+
+
+class LabelAnswer(Answer):
+    """One output of a release."""
+
+    key: str
+    text: str
+    code: CodeAnswer
+    code_status: str
+    operating_point: float | None
+    is_masked: bool
+
+
+class ReleaseAnswer(Answer):
+    """A model as it is used here."""
+
+    id: str = Field(examples=["densenet121_untrained@1"])
+    name: str
+    version: str
+    is_active: bool = Field(description="It reads every image that arrives.")
+    architecture: str
+    is_trained: bool
+    is_calibrated: bool
+    is_frontal_only: bool
+    labels: list[LabelAnswer]
+    activation: str
+    aggregation: str
+    precision: str
+    engine: str
+    manufacturer: str
+    intended_use: str
+    licence: str
+    source: str
+    weights_sha256: str
+    input_spec: dict[str, Any]
+
+
+class ReleaseList(Answer):
+    """All releases that have a manifest."""
+
+    releases: list[ReleaseAnswer]
+
+
+_TEXT = {"type": "string"}
+_ORDER_RULES: dict[str, Any] = {
+    "anyOf": [
+        *({"required": [name], "properties": {name: _TEXT}} for name in ("reason", "study_instance_uid", "destination")),
+        {"required": ["all"], "properties": {"all": {"const": True}}},
+    ],
+    "if": {"required": ["destination"], "properties": {"destination": _TEXT}},
+    "then": {"properties": {"stage": {"const": "deliver"}}},
+    "examples": [{"stage": "deliver", "destination": "pacs"}],
+}
+
+
+class RequeueOrder(Answer):
+    """Which ended items become due again: those that fit all of reason, study_instance_uid and destination; or `all` of the stage."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_ORDER_RULES)
+
+    stage: Stage
+    reason: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,40}$")] | None = Field(None, description="Items that ended for this reason.")
+    study_instance_uid: Annotated[str, Field(pattern=UID_PATTERN, max_length=64)] | None = Field(None, description="Items of this study.")
+    destination: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = Field(
+        None, description="Deliveries to it (stage deliver)."
+    )
+    all: bool = Field(
+        default=False, description="Every ended item of the stage; for analyse that includes what is not analysed for good reason."
+    )
+
+    @model_validator(mode="after")
+    def _means_something(self) -> RequeueOrder:
+        if not (self.all or self.reason or self.study_instance_uid or self.destination):
+            raise ValueError('name at least one of reason, study_instance_uid and destination, or set "all": true')
+        if self.destination and self.stage != "deliver":
+            raise ValueError('destination belongs to "stage": "deliver"')
+        return self
+
+
+class Requeued(Answer):
+    """How many items became due again."""
+
+    requeued: int
+
+
+class CheckAnswer(Answer):
+    """One thing that readiness rests on."""
+
+    name: str = Field(examples=["disk"])
+    ok: bool
+    detail: str = Field(examples=["120.4 GB free, 2.1 GB reserved"])
+    advice: str | None = Field(description="What to do when it is not ok.")
+
+
+class RoleAnswer(Answer):
+    """Readiness of one role."""
+
+    role: Role
+    is_ready: bool
+    checks: list[CheckAnswer]
+
+
+class ReadyAnswer(Answer):
+    """Readiness of the roles that were asked for; all must be ready for 200."""
+
+    is_ready: bool
+    roles: list[RoleAnswer]
+
+
+class LiveAnswer(Answer):
+    """This process answers."""
+
+    status: Literal["alive"]
+    version: str

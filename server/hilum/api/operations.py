@@ -1,0 +1,93 @@
+"""/api/v1 for operators: associations, conflicts, queues, releases, the result's JSON schema, requeue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Response
+from starlette.exceptions import HTTPException
+
+from hilum.api.fields import API_PREFIX, Cursor, Limit
+from hilum.api.operation_answers import AssociationPage, ConflictPage, QueuesAnswer, ReleaseList, Requeued, RequeueOrder
+from hilum.api.parts import PartsHere
+from hilum.api.problems import documented
+from hilum.domain import Release
+
+router = APIRouter(prefix=API_PREFIX, tags=["Operations"])
+writing = APIRouter(prefix=API_PREFIX, tags=["Operations"])
+_DAY_SECONDS = 86400.0
+
+
+@router.get("/associations", response_model=AssociationPage, summary="List associations")
+def list_associations(
+    parts: PartsHere,
+    *,
+    outcome: Annotated[
+        str | None, Query(pattern=r"^[a-z_]{1,16}$", description="Only associations that ended so.", examples=["rejected"])
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> dict[str, Any]:
+    """Who sent what, newest first: what was refused, and what the sender should change."""
+    found, next_cursor = parts.views.associations(outcome=outcome, limit=limit, cursor=cursor)
+    return {"associations": found, "next_cursor": next_cursor}
+
+
+@router.get("/conflicts", response_model=ConflictPage, summary="List conflicts")
+def list_conflicts(parts: PartsHere, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
+    """Objects with other pixels under a SOP Instance UID that is taken, newest first. They lie in quarantine."""
+    found, next_cursor = parts.views.conflicts(limit=limit, cursor=cursor)
+    return {"conflicts": found, "next_cursor": next_cursor}
+
+
+@router.get("/queues", response_model=QueuesAnswer, summary="The street at this moment")
+def get_queues(parts: PartsHere) -> dict[str, Any]:
+    """Depth and age of every queue, items that need a person, outcomes of the last 24 hours, destinations, processes."""
+    views = parts.views
+    return {
+        "queues": views.queues(),
+        "stuck": views.stuck(),
+        "failing": views.failing(parts.clock()),
+        "outcomes": views.outcomes(parts.clock() - _DAY_SECONDS),
+        "destinations": views.destinations(),
+        "processes": views.processes(),
+    }
+
+
+@router.get("/releases", response_model=ReleaseList, summary="List releases")
+def list_releases(parts: PartsHere) -> dict[str, Any]:
+    """Models that have a manifest; those that are active read every image."""
+    active = parts.settings.models.releases
+    return {"releases": [_release(item, is_active=key in active) for key, item in sorted(parts.releases.items())]}
+
+
+def _release(item: Release, *, is_active: bool) -> dict[str, Any]:
+    return {**asdict(item), "id": item.id, "is_active": is_active, "is_calibrated": item.calibration is not None}
+
+
+@router.get(
+    "/schemas/result.json",
+    response_class=Response,
+    responses={200: {"content": {"application/schema+json": {"schema": {"type": "object"}}}}, **documented(404)},
+    summary="JSON schema of the result document",
+)
+def get_result_schema(parts: PartsHere) -> Response:
+    """The schema (draft 2020-12) of documents of the kind `json`."""
+    return Response(_text(parts.result_schema), media_type="application/schema+json")
+
+
+def _text(path: Path | None) -> str:
+    if path is None or not path.is_file():
+        raise HTTPException(404, "This installation carries no result schema.")
+    return path.read_text(encoding="utf-8")
+
+
+@writing.post("/requeue", response_model=Requeued, responses=documented(400), summary="Do it again")
+def requeue(parts: PartsHere, order: RequeueOrder) -> Mapping[str, int]:
+    """Ended items become due again with a clean record. Documents are sent with the bytes that were stored, under the same UID."""
+    assert parts.requeue is not None  # `create_app` adds this route only then
+    count = parts.requeue(order.stage, reason=order.reason, study_uid=order.study_instance_uid, destination_name=order.destination)
+    return {"requeued": count}

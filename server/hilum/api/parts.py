@@ -1,0 +1,53 @@
+"""What the routes work with, handed over once by `create_app`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Protocol
+
+from fastapi import Depends, Request
+
+from hilum.api.observe import Observer
+from hilum.api.readiness import ROLES, Role
+from hilum.domain import Release
+from hilum.settings import Settings
+from hilum.store.views import LedgerViews
+
+
+class Requeue(Protocol):
+    """The ledger's verb: ended items of a stage become due again; how many."""
+
+    def __call__(self, stage: str, *, reason: str | None, study_uid: str | None, destination_name: str | None) -> int:
+        """Requeue what fits all of the arguments that are given."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The one set of objects of an application."""
+
+    settings: Settings
+    views: LedgerViews
+    metrics_directory: str
+    releases: Mapping[str, Release]
+    requeue: Requeue | None = None
+    result_schema: Path | None = None
+    default_roles: tuple[Role, ...] = ROLES
+    host: str | None = None
+    clock: Callable[[], float] = time.time
+
+    @property
+    def observer(self) -> Observer:
+        """Looks at this installation's state."""
+        return Observer(self.settings, self.views, self.clock, self.host)
+
+
+async def _parts(request: Request) -> Parts:
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+PartsHere = Annotated[Parts, Depends(_parts)]

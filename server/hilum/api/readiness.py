@@ -1,0 +1,90 @@
+"""Whether each role can do its work: pure judgement over heartbeats, disk and destinations (promise 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+Role = Literal["receive", "analyse", "deliver"]
+ROLES: tuple[Role, ...] = get_args(Role)
+STALE_SECONDS = 15.0
+FAILING_SECONDS = 60.0
+
+_PROCESS: Mapping[Role, str] = {"receive": "listener", "analyse": "analyser", "deliver": "dispatcher"}
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that readiness rests on; `advice` says what to do when it is not ok."""
+
+    name: str
+    ok: bool
+    detail: str
+    advice: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What was seen just now. `ledger_problem` None: the ledger answers. `host` None: processes of every host count."""
+
+    ledger_problem: str | None
+    free_bytes: int
+    reserve_bytes: int
+    processes: Sequence[Mapping[str, Any]] = ()
+    paused: Collection[str] = ()
+    failing: Mapping[str, int] = field(default_factory=dict)
+    destinations: Collection[str] = ()
+    host: str | None = None
+
+
+def checks(role: Role, facts: Facts) -> list[Check]:
+    """All checks of a role, the failed ones too. Inference is no concern of `receive`: routers must always find the listener."""
+    found = [_ledger(facts), _process(_PROCESS[role], facts)]
+    if role == "receive":
+        found.append(_disk(facts))
+    if role == "deliver":
+        found += [_destination(name, facts) for name in sorted(facts.destinations)]
+    return found
+
+
+def _ledger(facts: Facts) -> Check:
+    if facts.ledger_problem is None:
+        return Check("ledger", ok=True, detail="the ledger answers")
+    return Check("ledger", ok=False, detail=facts.ledger_problem, advice="Check ledger.url and its database; `hilum check` says more.")
+
+
+def _process(process: str, facts: Facts) -> Check:
+    of_role = [item for item in facts.processes if item["role"] == process and facts.host in (None, item["host"])]
+    alive = [item for item in of_role if item["age_seconds"] <= STALE_SECONDS]
+    ready = [item for item in alive if item["is_ready"]]
+    if ready:
+        return Check(process, ok=True, detail=f"{len(ready)} of {len(alive)} ready")
+    if alive:
+        said = "; ".join(f"{item['name']}: {item['detail'] or 'not ready'}" for item in alive)
+        return Check(process, ok=False, detail=said, advice=f"The {process} runs but cannot work yet; its log says why.")
+    last = min((item["age_seconds"] for item in of_role), default=None)
+    seen = "never seen" if last is None else f"last seen {last:.0f} s ago"
+    return Check(
+        process,
+        ok=False,
+        detail=f"no {process} is alive, {seen}",
+        advice=f"Start `hilum serve` with this role, or read the {process}'s log.",
+    )
+
+
+def _disk(facts: Facts) -> Check:
+    detail = f"{facts.free_bytes / 1e9:.1f} GB free, {facts.reserve_bytes / 1e9:.1f} GB reserved"
+    if facts.free_bytes > facts.reserve_bytes:
+        return Check("disk", ok=True, detail=detail)
+    return Check("disk", ok=False, detail=detail, advice="Free space in the archive's file system, or lower receive.reserve_bytes.")
+
+
+def _destination(name: str, facts: Facts) -> Check:
+    title = f"destination {name}"
+    if name in facts.paused:
+        return Check(title, ok=False, detail="paused by a person", advice="Resume it when its receiver is back.")
+    if count := facts.failing.get(name):
+        advice = "Check that the receiver runs and is reachable; Hilum goes on trying. /api/v1/queues says what it met."
+        return Check(title, ok=False, detail=f"{count} documents not taken for {FAILING_SECONDS:.0f} s or longer", advice=advice)
+    return Check(title, ok=True, detail="in use")

@@ -1,0 +1,46 @@
+"""The web server: serves on a bound socket until asked to stop, and finishes what is in progress."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+import uvicorn
+from fastapi import FastAPI
+
+_FINISH_SECONDS = 10
+_KEEP_ALIVE_SECONDS = 20
+
+
+class _Server(uvicorn.Server):
+    """Stops on an event instead of on signals: those belong to the process that this is a part of."""
+
+    def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
+        super().__init__(config)
+        self._stop = stop
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the process's handlers as they are."""
+        yield
+
+    async def on_tick(self, counter: int) -> bool:
+        """Asked ten times a second whether to stop."""
+        return self._stop.is_set() or await super().on_tick(counter)
+
+
+def serve_api(app: FastAPI, listening: socket.socket, stop: threading.Event) -> None:
+    """Serve until `stop` is set, then finish requests in progress. Blocks. The access log is off: metrics count the requests."""
+    config = uvicorn.Config(
+        app,
+        access_log=False,
+        log_config=None,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=_FINISH_SECONDS,
+    )
+    _Server(config, stop).run(sockets=[listening])

@@ -1,0 +1,91 @@
+"""/api/v1/studies and /api/v1/documents: what was received, what was found, where it went."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Response
+from starlette.exceptions import HTTPException
+
+from hilum.api.fields import AE_PATTERN, API_PREFIX, RELEASE_PATTERN, UID_PATTERN, Cursor, Limit, QueryMoment, StudyUid
+from hilum.api.parts import PartsHere
+from hilum.api.problems import documented
+from hilum.api.study_answers import DocumentList, StudyAnswer, StudyPage
+from hilum.domain import Outcome, StudyState
+from hilum.store.views import StudyFilter
+
+router = APIRouter(prefix=API_PREFIX, tags=["Studies"])
+_NO_STUDY = "No image of this study was ever stored here; /api/v1/associations says what was refused."
+_MEDIA_TYPES = {"application/dicom": {"schema": {"type": "string", "format": "binary"}}, "application/json": {"schema": {"type": "object"}}}
+DocumentKey = Annotated[
+    str,
+    Path(
+        title="Document",
+        description="`id` of a document, or its SOP Instance UID.",
+        pattern=UID_PATTERN,
+        max_length=64,
+        examples=["1", "2.25.1993"],
+    ),
+]
+
+
+@router.get("/studies", response_model=StudyPage, summary="List studies")
+def list_studies(
+    parts: PartsHere,
+    *,
+    state: Annotated[StudyState | None, Query(description="State of the study.")] = None,
+    release: Annotated[
+        str | None, Query(pattern=RELEASE_PATTERN, max_length=80, description="Has a current result of this release.")
+    ] = None,
+    outcome: Annotated[Outcome | None, Query(description="Has a current result (of that release) with this outcome.")] = None,
+    calling_ae_title: Annotated[str | None, Query(pattern=AE_PATTERN, description="Who sent the first image.")] = None,
+    received_since: Annotated[QueryMoment | None, Query(description="Last image received at this time or later.")] = None,
+    received_until: Annotated[QueryMoment | None, Query(description="Last image received before this time.")] = None,
+    order: Annotated[
+        Literal["newest", "oldest"],
+        Query(description="By last image received. Who follows the list takes `oldest`: it misses no study and meets a revised one again."),
+    ] = "newest",
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> dict[str, Any]:
+    """Studies by last image received, page by page. All filters hold together."""
+    since, until = (moment.timestamp() if moment else None for moment in (received_since, received_until))
+    chosen = StudyFilter(state, release, outcome, calling_ae_title, since, until, order)
+    studies, next_cursor = parts.views.list_studies(chosen, limit=limit, cursor=cursor)
+    return {"studies": studies, "next_cursor": next_cursor}
+
+
+@router.get("/studies/{study_instance_uid}", response_model=StudyAnswer, responses=documented(404), summary="Everything about one study")
+def get_study(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, Any]:
+    """Images with their readings or the reason why there is none, results with findings, documents and deliveries, and the times."""
+    found = parts.views.study(study_instance_uid)
+    if found is None:
+        raise HTTPException(404, _NO_STUDY)
+    return {"disclaimer": parts.settings.report.disclaimer, **found}
+
+
+@router.get(
+    "/studies/{study_instance_uid}/documents", response_model=DocumentList, responses=documented(404), summary="Documents of a study"
+)
+def list_documents(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, Any]:
+    """All documents, oldest first, with their deliveries."""
+    found = parts.views.documents(study_instance_uid)
+    if found is None:
+        raise HTTPException(404, _NO_STUDY)
+    return {"documents": found}
+
+
+@router.get(
+    "/documents/{document}",
+    response_class=Response,
+    responses={200: {"description": "The bytes that were sent.", "content": _MEDIA_TYPES}, **documented(404)},
+    summary="One document's bytes",
+)
+def get_document(parts: PartsHere, document: DocumentKey) -> Response:
+    """The bytes as they were stored and sent: a DICOM file (PS3.10) or JSON."""
+    found = parts.views.document(int(document) if document.isdigit() else document)
+    if found is None:
+        raise HTTPException(404, "There is no such document; /api/v1/studies/{uid}/documents lists a study's.")
+    suffix = "dcm" if found["media_type"] == "application/dicom" else "json"
+    name = f"{found['sop_instance_uid'] or found['id']}.{suffix}"
+    return Response(found["content"], media_type=found["media_type"], headers={"Content-Disposition": f'inline; filename="{name}"'})

@@ -1,0 +1,212 @@
+"""What `/studies` answers: images, readings, results, documents, deliveries."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from hilum.api.fields import Answer, Moment
+from hilum.domain import Decision, DeliveryState, Outcome, ReadingState, ResultState, StudyState
+
+LaneName = Literal["urgent", "live", "reanalysis"]
+
+
+class ResultSummary(Answer):
+    """The current result of one release."""
+
+    id: int
+    release: str = Field(description="name@version of the release.", examples=["densenet121_untrained@1"])
+    revision: int
+    state: ResultState
+    outcome: Outcome
+    reason: str | None = Field(description="Why there is no number, from the documented list.")
+    created_at: Moment
+
+
+class StudySummary(Answer):
+    """A study in a list."""
+
+    study_instance_uid: str = Field(examples=["1.2.826.0.1.3680043.8.498.1"])
+    state: StudyState
+    reason: str | None = Field(description="Why the study failed.")
+    revision: int = Field(description="Grows with each image that arrives.")
+    lane: LaneName
+    calling_ae_title: str = Field(description="Who sent the first image.", examples=["CR_ROOM1"])
+    called_ae_title: str
+    received_first: Moment
+    received_last: Moment
+    quiet_until: Moment = Field(description="End of the quiet period; the study closes then, once its images are read.")
+    open_readings: int = Field(description="Readings not yet ended.")
+    images: int
+    results: list[ResultSummary] = Field(description="Current results, one a release.")
+    deliveries: dict[DeliveryState, int] = Field(description="Deliveries of the current results, counted by state.")
+
+
+class StudyPage(Answer):
+    """One page of studies."""
+
+    studies: list[StudySummary]
+    next_cursor: str | None = Field(description="Give it as `cursor` for the next page; null: this is the last.")
+
+
+class ReadingAnswer(Answer):
+    """One release's output for one image, or the reason why there is none."""
+
+    release: str
+    state: ReadingState
+    reason: str | None
+    detail: str | None
+    attempts: int
+    view: str | None = Field(examples=["PA"])
+    logits: list[float] | None = Field(description="In the order of the release's labels, see /api/v1/releases.")
+    precision: str | None
+    preprocessing_version: str | None
+    timings: dict[str, float] | None = Field(description="Seconds of each step.")
+    finished_at: Moment | None
+
+
+class ImageAnswer(Answer):
+    """One SOP Instance of the study."""
+
+    sop_instance_uid: str
+    sop_class_uid: str
+    series_instance_uid: str
+    transfer_syntax_uid: str
+    size_bytes: int
+    received_at: Moment
+    header_revision: int = Field(description="Grows when the same pixels arrive with another header.")
+    calling_ae_title: str
+    is_removed: bool = Field(description="The pixels have left the archive (retention); rows and documents stay.")
+    readings: list[ReadingAnswer]
+
+
+class CodeAnswer(Answer):
+    """A coded concept (PS3.16)."""
+
+    value: str
+    scheme: str
+    meaning: str
+
+
+class FindingAnswer(Answer):
+    """A decision on one label. `score` is the activation (0 to 1); `probability` is given only where the release is calibrated."""
+
+    key: str = Field(examples=["effusion"])
+    text: str = Field(examples=["Pleural effusion"])
+    code: CodeAnswer
+    logit: float
+    score: float
+    probability: float | None
+    operating_point: float | None
+    decision: Decision
+    source_sop_instance_uids: list[str]
+
+
+class SourceImageAnswer(Answer):
+    """One image of the study as the release saw it."""
+
+    sop_instance_uid: str
+    sop_class_uid: str
+    series_instance_uid: str
+    view: str | None
+    is_used: bool
+    reason: str | None
+    scores: dict[str, float]
+    logits: dict[str, float]
+
+
+class DeliveryAnswer(Answer):
+    """One document on its way to one destination."""
+
+    id: int
+    destination: str = Field(examples=["pacs"])
+    state: DeliveryState
+    reason: str | None
+    detail: str | None = Field(description="What the last try that failed met.")
+    attempts: int
+    at: Moment | None = Field(description="When it ended: accepted, cancelled or given up.")
+    next_try_at: Moment | None
+
+
+class DocumentAnswer(Answer):
+    """One encoded report; the bytes are at /api/v1/documents/{id}."""
+
+    id: int
+    result_id: int
+    kind: str = Field(examples=["sr"])
+    media_type: str = Field(examples=["application/dicom"])
+    sop_class_uid: str | None
+    sop_instance_uid: str | None
+    series_instance_uid: str | None
+    predecessor_uid: str | None = Field(description="The document that this one replaces.")
+    created_at: Moment
+    size_bytes: int
+    deliveries: list[DeliveryAnswer]
+
+
+class DocumentList(Answer):
+    """Documents of one study, oldest first."""
+
+    documents: list[DocumentAnswer]
+
+
+class ResultAnswer(Answer):
+    """All findings of the study by one release, from exactly these source images."""
+
+    id: int
+    release: str
+    revision: int
+    state: ResultState
+    outcome: Outcome
+    reason: str | None
+    failure: str | None = Field(description="Why its documents could not be built.")
+    detail: str | None
+    is_current: bool
+    supersedes_id: int | None = Field(description="`id` of the result that this one replaced.")
+    source_digest: str
+    created_at: Moment
+    is_trained: bool = Field(description="False: untrained weights; the numbers mean nothing.")
+    is_calibrated: bool
+    preprocessing_version: str | None
+    findings: list[FindingAnswer]
+    source_images: list[SourceImageAnswer]
+    timings: dict[str, float]
+    documents: list[DocumentAnswer]
+
+
+class TimingAnswer(Answer):
+    """When each boundary was passed for the current results; null where it was not (yet)."""
+
+    received_first: Moment
+    received_last: Moment
+    quiet_until: Moment
+    analysed: Moment | None
+    result_stored: Moment | None
+    documents_stored: Moment | None
+    first_delivered: Moment | None
+    last_image_to_delivered_seconds: float | None
+    quiet_end_to_delivered_seconds: float | None
+
+
+class StudyAnswer(Answer):
+    """Everything about one study. Patient identification is only in its documents: the ledger has no column for it."""
+
+    disclaimer: str
+    study_instance_uid: str
+    state: StudyState
+    reason: str | None
+    detail: str | None
+    revision: int
+    lane: LaneName
+    calling_ae_title: str
+    called_ae_title: str
+    received_first: Moment
+    received_last: Moment
+    quiet_until: Moment
+    closed_at: Moment | None
+    attempts: int
+    open_readings: int
+    images: list[ImageAnswer]
+    results: list[ResultAnswer] = Field(description="Newest first, superseded ones too.")
+    timing: TimingAnswer

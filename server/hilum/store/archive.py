@@ -1,0 +1,229 @@
+"""The archive: received objects as files, named by ourselves and never by anything that a sender wrote.
+
+    unindexed/<process>/<name>.part   being received; swept at the next start
+    unindexed/<process>/<name>.dcm    durable and acknowledged, no row yet (promise 1)
+    <n0n1>/<n2n3>/<name>.dcm          its row is committed, or about to be
+    quarantine/<n0n1>/<n2n3>/<name>.dcm   other pixels under a known UID (promise 2), or unreadable
+
+The scan at start reads `unindexed` alone, however large the archive is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import BinaryIO, Self
+
+_UNINDEXED = "unindexed"
+_QUARANTINE = "quarantine"
+_PART, _COMPLETE = ".part", ".dcm"
+
+
+def quarantine_path(path: str) -> str:
+    """Where an object lies, relative to the archive, whose place would have been `path`."""
+    return f"{_QUARANTINE}/{path}"
+
+
+def place_of(file: Path) -> str:
+    """The place of a complete object, relative to the archive; it depends on the file's own name only."""
+    return f"{file.name[:2]}/{file.name[2:4]}/{file.name}"
+
+
+class Archive:
+    """The files below `root`. `process` names the folder of objects that this process receives; readers need none."""
+
+    def __init__(self, root: Path, process: str = "main") -> None:
+        if Path(process).name != process:
+            raise ValueError(f"{process!r} cannot name a folder")
+        self.root = root
+        self.process = process
+        self._inbox = root / _UNINDEXED / process
+        self._directory_sync = SharedSync(self._inbox)
+        self._creation = threading.Lock()
+
+    def begin(self) -> Incoming:
+        """A new object, invisible until it is committed. Raises OSError."""
+        with self._creation:
+            if not self._inbox.is_dir():
+                _make_durable_folder(self._inbox)
+        return Incoming(self._inbox, self._directory_sync)
+
+    def place(self, file: Path) -> None:
+        """Give an object its place as a second name, before its row is committed: a row never names a file that is not there.
+
+        Where the file system has no hard links, or no room, `settle` moves the file after the commit.
+        """
+        target = self.root / place_of(file)
+        with contextlib.suppress(OSError):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.hardlink_to(file)
+
+    def settle(self, file: Path) -> None:
+        """Its row is committed: take an object out of `unindexed`.
+
+        Nothing is synced: links and renames are atomic and in order in the file system's journal, and the scan at start repeats them.
+        """
+        target = self.root / place_of(file)
+        if target.exists():
+            file.unlink(missing_ok=True)
+        else:
+            _move(file, target)
+
+    def quarantine(self, file: Path) -> None:
+        """Move an object out of the way of everything, for a person to look at."""
+        (self.root / place_of(file)).unlink(missing_ok=True)
+        _move(file, self.root / quarantine_path(place_of(file)))
+
+    def discard(self, file: Path) -> None:
+        """Delete an object whose bytes are kept elsewhere."""
+        (self.root / place_of(file)).unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
+
+    def open(self, path: str) -> BinaryIO:
+        """The object of a row's `path`, for reading; it may still lie in `unindexed`. Raises FileNotFoundError."""
+        for file in self._candidates(path):
+            with contextlib.suppress(FileNotFoundError):
+                return file.open("rb")
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def locate(self, path: str) -> Path:
+        """Where the object of a row's `path` lies now; it may be moved at any moment, so read it by `open`. Raises FileNotFoundError."""
+        for file in self._candidates(path):
+            if file.is_file():
+                return file
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def _candidates(self, path: str) -> Iterator[Path]:
+        # Its place comes last once more: it may be settled between the first look and the search.
+        yield self.root / path
+        for folder in self._folders(None):
+            yield folder / Path(path).name
+        yield self.root / path
+
+    def unindexed(self, process: str | None = None) -> Iterator[Path]:
+        """Complete objects without a settled row, of one process or of all."""
+        for folder in self._folders(process):
+            yield from sorted(folder.glob(f"*{_COMPLETE}"))
+
+    def sweep(self, process: str | None = None) -> int:
+        """Delete what was never acknowledged. Only while nobody receives into these folders."""
+        parts = [file for folder in self._folders(process) for file in folder.glob(f"*{_PART}")]
+        for file in parts:
+            file.unlink()
+        return len(parts)
+
+    def _folders(self, process: str | None) -> list[Path]:
+        unindexed = self.root / _UNINDEXED
+        if process is not None:
+            return [unindexed / process]
+        return sorted(unindexed.iterdir()) if unindexed.is_dir() else []
+
+    def free_bytes(self) -> int:
+        """Free space for us on the archive's file system."""
+        existing = next(folder for folder in (self.root, *self.root.absolute().parents) if folder.exists())
+        found = os.statvfs(existing)
+        return found.f_bavail * found.f_frsize
+
+
+class Incoming:
+    """One object being received. Left without `commit`, as by an exception, it leaves nothing behind."""
+
+    def __init__(self, folder: Path, directory_sync: SharedSync) -> None:
+        name = uuid.uuid4().hex
+        self._part, self._complete = folder / f"{name}{_PART}", folder / f"{name}{_COMPLETE}"
+        self._directory_sync = directory_sync
+        self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        self._is_committed = False
+        self.size_bytes = 0
+
+    def write(self, data: bytes | memoryview) -> None:
+        """Append all of `data`, or raise OSError."""
+        rest = memoryview(data)
+        while rest:
+            # A nearly full disk writes a part and says so only in the count.
+            count = os.write(self._fd, rest)
+            self.size_bytes += count
+            rest = rest[count:]
+
+    def commit(self) -> Path:
+        """Make the object durable under its final name; only then may it be acknowledged. Raises OSError."""
+        os.fdatasync(self._fd)
+        if (found := os.fstat(self._fd).st_size) != self.size_bytes:
+            raise OSError(errno.EIO, f"{found} of {self.size_bytes} bytes are in the file")
+        self._part.rename(self._complete)
+        self._directory_sync.wait()
+        self._is_committed = True
+        return self._complete
+
+    def abort(self) -> None:
+        """Remove every trace."""
+        self._part.unlink(missing_ok=True)
+        self._complete.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        """Receive."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close, and remove what was not committed."""
+        os.close(self._fd)
+        if not self._is_committed:
+            self.abort()
+
+
+class SharedSync:
+    """One directory sync for all who wait. Who comes while a sync runs needs the next: the running one may have missed the rename."""
+
+    def __init__(self, folder: Path, sync: Callable[[Path], None] | None = None) -> None:
+        self._folder = folder
+        self._sync = sync or _sync_folder
+        self._next: Future[None] = Future()
+        self._swap = threading.Lock()
+        self._turn = threading.Lock()
+
+    def wait(self) -> None:
+        """Return when a sync that began after this call has ended. Raises its OSError."""
+        with self._swap:
+            mine = self._next
+        with self._turn:
+            if not mine.done():
+                self._run(mine)
+        mine.result()
+
+    def _run(self, mine: Future[None]) -> None:
+        with self._swap:
+            self._next = Future()
+        try:
+            self._sync(self._folder)
+        except OSError as error:
+            mine.set_exception(error)
+        else:
+            mine.set_result(None)
+
+
+def _move(file: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    file.rename(target)
+
+
+def _make_durable_folder(folder: Path) -> None:
+    """Create a folder and sync every level: an acknowledged object must not vanish with its folder."""
+    missing = [level for level in (folder, *folder.parents) if not level.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for level in missing:
+        with contextlib.suppress(PermissionError):  # a parent that we may not open is not ours to create in either
+            _sync_folder(level.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

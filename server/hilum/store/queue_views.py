@@ -1,0 +1,90 @@
+"""Depth and age of the queues. The conditions repeat those of the partial indexes word for word, or the planner cannot use them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, literal, null, select, text
+
+from hilum.domain import Lane
+from hilum.store.claiming import QUEUES, Queue
+from hilum.store.schema import delivery, document, result
+
+Item = dict[str, Any]
+_Key = tuple[str, int, str | None]
+_DUE, _LEASED, _STUCK = text("state = 'due'"), text("state = 'leased'"), text("state IN ('failed', 'dead')")
+_DUE_AND_READ = text("state = 'due' AND open_readings = 0")
+
+
+def queues(connection: Connection, now: float) -> list[Item]:
+    """One item for each stage and lane; for `deliver` one for each destination and lane that has open rows.
+
+    due: may be claimed now; waiting: its quiet period or its pause runs; leased: in work. A study counts once its images are read.
+    """
+    found: dict[_Key, Item] = {
+        (stage, lane.value, None): _empty(stage, lane, None) for stage in QUEUES if stage != "deliver" for lane in Lane
+    }
+    for stage, queue in QUEUES.items():
+        for row in connection.execute(_due_rows(queue, now)):
+            age = max(0.0, now - row.oldest)
+            _item(found, stage, row).update(due=row.due, waiting=row.items - row.due, oldest_age_seconds=age)
+        for row in connection.execute(_leased_rows(queue)):
+            _item(found, stage, row).update(leased=row.items)
+    return list(found.values())
+
+
+def _item(found: dict[_Key, Item], stage: str, row: Row[Any]) -> Item:
+    return found.setdefault((stage, row.lane, row.destination), _empty(stage, Lane(row.lane), row.destination))
+
+
+def _empty(stage: str, lane: Lane, destination_name: str | None) -> Item:
+    counts = {"due": 0, "waiting": 0, "leased": 0, "oldest_age_seconds": 0.0}
+    return {"stage": stage, "lane": lane.name.lower(), "destination": destination_name, **counts}
+
+
+def _destination_of(queue: Queue) -> ColumnElement[Any]:
+    return delivery.c.destination if queue.table is delivery else null().label("destination")
+
+
+def _grouping(queue: Queue) -> list[ColumnElement[Any]]:
+    return [queue.table.c.lane, *([delivery.c.destination] if queue.table is delivery else [])]
+
+
+def _due_rows(queue: Queue, now: float) -> Select[Any]:
+    table = queue.table
+    due = func.sum(case((table.c.due_at <= now, 1), else_=0)).label("due")
+    columns = (table.c.lane, _destination_of(queue), func.count().label("items"), due, func.min(table.c.due_at).label("oldest"))
+    condition = _DUE if queue.extra is None else _DUE_AND_READ
+    return select(*columns).select_from(table).where(condition).group_by(*_grouping(queue))
+
+
+def _leased_rows(queue: Queue) -> Select[Any]:
+    columns = (queue.table.c.lane, _destination_of(queue), func.count().label("items"))
+    return select(*columns).select_from(queue.table).where(_LEASED).group_by(*_grouping(queue))
+
+
+def stuck(connection: Connection) -> list[Item]:
+    """Failed and dead rows by stage, reason and destination: they need a person, then `requeue`."""
+    found = []
+    for stage, queue in QUEUES.items():
+        table, names = queue.table, [delivery.c.destination] if queue.table is delivery else []
+        columns = (table.c.reason, _destination_of(queue), func.count().label("items"), func.min(table.c.finished_at).label("since"))
+        query = select(*columns).select_from(table).where(_STUCK).group_by(table.c.reason, *names).order_by(table.c.reason, *names)
+        found += [{"stage": stage, **row._asdict()} for row in connection.execute(query)]
+    return found
+
+
+def failing(connection: Connection, before: float) -> list[Item]:
+    """Destinations that did not take documents written before that time, though tried: how many, and what the last try met."""
+    tried = and_(delivery.c.state == literal("due", literal_execute=True), delivery.c.detail.is_not(None), document.c.created_at < before)
+    columns = (delivery.c.destination, func.count().label("items"), func.max(delivery.c.detail).label("detail"))
+    query = select(*columns).join_from(delivery, document).where(tried).group_by(delivery.c.destination).order_by(delivery.c.destination)
+    return [row._asdict() for row in connection.execute(query)]
+
+
+def outcomes(connection: Connection, since: float) -> list[Item]:
+    """Current results stored since then, by release, outcome and reason."""
+    groups = (result.c.release, result.c.outcome, result.c.outcome_reason)
+    columns = (result.c.release, result.c.outcome, result.c.outcome_reason.label("reason"), func.count().label("results"))
+    query = select(*columns).where(result.c.created_at >= since, result.c.is_current.is_(True)).group_by(*groups).order_by(*groups)
+    return [row._asdict() for row in connection.execute(query)]

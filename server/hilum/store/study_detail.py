@@ -1,0 +1,147 @@
+"""Everything the ledger knows about one study. Patient data is not in its columns, so it is not in these answers either."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, func, select
+
+from hilum.domain import DeliveryState, StudyState, WorkState
+from hilum.store.schema import MAXIMUM_ROW_ID, delivery, document, instance, reading, result, study
+from hilum.store.study_views import Item, study_item
+
+_INSTANCE = (
+    "sop_instance_uid",
+    "sop_class_uid",
+    "series_instance_uid",
+    "transfer_syntax_uid",
+    "size_bytes",
+    "received_at",
+    "header_revision",
+)
+_READING = (
+    "release",
+    "state",
+    "reason",
+    "detail",
+    "attempts",
+    "view",
+    "logits",
+    "precision",
+    "preprocessing_version",
+    "timings",
+    "finished_at",
+)
+_DOCUMENT = (
+    "id",
+    "result_id",
+    "kind",
+    "media_type",
+    "sop_class_uid",
+    "sop_instance_uid",
+    "series_instance_uid",
+    "predecessor_uid",
+    "created_at",
+)
+_DELIVERY = ("id", "destination", "state", "reason", "detail", "attempts")
+
+
+def exists(connection: Connection, study_instance_uid: str) -> bool:
+    """True if the study was ever recorded."""
+    return connection.execute(select(study.c.id).where(study.c.study_instance_uid == study_instance_uid)).first() is not None
+
+
+def detail(connection: Connection, study_instance_uid: str) -> Item | None:
+    """The study with images and readings, results (superseded ones too) with documents and deliveries, and when what happened."""
+    row = connection.execute(select(study).where(study.c.study_instance_uid == study_instance_uid)).first()
+    if row is None:
+        return None
+    images, results = _images(connection, study_instance_uid), _results(connection, study_instance_uid)
+    closed = {"detail": row.detail, "attempts": row.attempts, "closed_at": row.finished_at if row.state == StudyState.CLOSED else None}
+    return {**study_item(row), **closed, "images": images, "results": results, "timing": _timing(row, images, results)}
+
+
+def documents(connection: Connection, study_instance_uid: str) -> list[Item]:
+    """All documents of a study with their deliveries, without bytes, oldest first."""
+    sent = _deliveries(connection, study_instance_uid)
+    columns = [document.c[name] for name in _DOCUMENT]
+    query = select(*columns, func.length(document.c.content).label("size_bytes")).join_from(document, result)
+    rows = connection.execute(query.where(result.c.study_instance_uid == study_instance_uid).order_by(document.c.id))
+    return [{**row._asdict(), "deliveries": sent[row.id]} for row in rows]
+
+
+def document_bytes(connection: Connection, key: int | str) -> Item | None:
+    """One document with its `content`, by row id or SOP Instance UID."""
+    if isinstance(key, int) and key > MAXIMUM_ROW_ID:
+        return None
+    condition = document.c.id == key if isinstance(key, int) else document.c.sop_instance_uid == key
+    row = connection.execute(select(document).where(condition)).first()
+    return None if row is None else row._asdict()
+
+
+def _pick(row: Row[Any], names: Iterable[str]) -> Item:
+    values = row._asdict()
+    return {name: values[name] for name in names}
+
+
+def _images(connection: Connection, uid: str) -> list[Item]:
+    """Images in the order of their arrival, each with one reading a release."""
+    readings: dict[int, list[Item]] = defaultdict(list)
+    columns = [reading.c[name] for name in _READING]
+    for row in connection.execute(
+        select(reading.c.instance_id, *columns).where(reading.c.study_instance_uid == uid).order_by(reading.c.id)
+    ):
+        readings[row.instance_id].append(_pick(row, _READING))
+    columns = [instance.c[name] for name in (*_INSTANCE, "calling_ae_title", "is_removed")]
+    rows = connection.execute(select(instance.c.id, *columns).where(instance.c.study_instance_uid == uid).order_by(instance.c.id))
+    return [{**_pick(row, (column.name for column in columns)), "readings": readings[row.id]} for row in rows]
+
+
+def _results(connection: Connection, uid: str) -> list[Item]:
+    """Results, newest first; `supersedes_id` links each to the one before."""
+    by_result: dict[int, list[Item]] = defaultdict(list)
+    for item in documents(connection, uid):
+        by_result[item["result_id"]].append(item)
+    rows = connection.execute(select(result).where(result.c.study_instance_uid == uid).order_by(result.c.id.desc()))
+    return [{**_result_item(row), "documents": by_result[row.id]} for row in rows]
+
+
+def _result_item(row: Row[Any]) -> Item:
+    names = ("id", "release", "revision", "state", "outcome", "is_current", "supersedes_id", "created_at", "detail", "source_digest")
+    return {**_pick(row, names), "reason": row.outcome_reason, "failure": row.reason, **row.content}
+
+
+def _deliveries(connection: Connection, uid: str) -> dict[int, list[Item]]:
+    """Deliveries by document. `at`: when it ended; `next_try_at`: when it is due."""
+    found: dict[int, list[Item]] = defaultdict(list)
+    for row in connection.execute(_delivery_query(uid)):
+        next_try_at = row.due_at if row.state == WorkState.DUE else None
+        found[row.document_id].append({**_pick(row, _DELIVERY), "at": row.finished_at, "next_try_at": next_try_at})
+    return found
+
+
+def _delivery_query(uid: str) -> Select[Any]:
+    joined = delivery.join(document, document.c.id == delivery.c.document_id).join(result, result.c.id == document.c.result_id)
+    return select(delivery).select_from(joined).where(result.c.study_instance_uid == uid).order_by(delivery.c.id)
+
+
+def _timing(row: Row[Any], images: list[Item], results: list[Item]) -> Item:
+    """When each boundary was passed for the current results; None where it was not (yet)."""
+    current = [item for item in results if item["is_current"]]
+    written = [paper for item in current for paper in item["documents"]]
+    sent = [way["at"] for paper in written for way in paper["deliveries"] if way["state"] == DeliveryState.DELIVERED]
+    accepted = min(sent, default=None)
+    is_after = accepted is not None and accepted >= row.last_received_at
+    return {
+        "received_first": row.first_received_at,
+        "received_last": row.last_received_at,
+        "quiet_until": row.quiet_until,
+        "analysed": max((item["finished_at"] for image in images for item in image["readings"] if item["finished_at"]), default=None),
+        "result_stored": max((item["created_at"] for item in current), default=None),
+        "documents_stored": max((paper["created_at"] for paper in written), default=None),
+        "first_delivered": accepted,
+        "last_image_to_delivered_seconds": accepted - row.last_received_at if is_after else None,
+        "quiet_end_to_delivered_seconds": accepted - row.quiet_until if is_after else None,
+    }

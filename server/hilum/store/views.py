@@ -1,0 +1,165 @@
+"""What people and monitors ask the ledger: read-only, each answer one snapshot, no answer longer than it was asked for.
+
+Answers are plain dictionaries of JSON values; times are seconds since the epoch, as in the rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Table, func, select, true
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+from hilum.errors import Retry
+from hilum.store import cursor as cursors
+from hilum.store import queue_views, study_detail, study_views
+from hilum.store.database import open_reader
+from hilum.store.schema import association, conflict, destination, instance, process, study
+from hilum.store.study_views import StudyFilter
+
+__all__ = ["LedgerViews", "StudyFilter"]
+
+Item = dict[str, Any]
+_UNDEFINED_TABLE = "42P01"  # PostgreSQL's SQLSTATE: there is a database, but no ledger in it yet
+
+
+class LedgerViews:
+    """The ledger at an SQLAlchemy URL, read-only. Thread-safe. Every method raises Retry while the ledger does not answer."""
+
+    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
+        self._file = _file_of(url)
+        self._engine = open_reader(url)
+        self._clock = clock
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _snapshot(self) -> Iterator[Connection]:
+        """One consistent state of the ledger, whatever is written meanwhile."""
+        if self._file is not None and not self._file.exists():  # SQLite would create an empty one
+            raise Retry("the ledger does not exist yet", after_seconds=5, is_outage=True)
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except PoolTimeoutError as error:
+            raise Retry("the ledger is busy", after_seconds=5, is_outage=True) from error
+        except DBAPIError as error:
+            if (trouble := _trouble(error)) is None:
+                raise  # a bug of ours
+            raise Retry(trouble, after_seconds=5, is_outage=True) from error
+
+    def ping(self) -> None:
+        """Return if the ledger can be read."""
+        with self._snapshot() as connection:
+            connection.execute(select(study.c.id).limit(1)).first()
+
+    def list_studies(self, chosen: StudyFilter, *, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
+        """One page of studies and the cursor of the next, by last image received. Raises BadCursor."""
+        with self._snapshot() as connection:
+            return study_views.page(connection, chosen, limit, cursor)
+
+    def study(self, study_instance_uid: str) -> Item | None:
+        """Everything about one study, or None: images with readings, all results with documents and deliveries, times."""
+        with self._snapshot() as connection:
+            return study_detail.detail(connection, study_instance_uid)
+
+    def documents(self, study_instance_uid: str) -> list[Item] | None:
+        """All documents of a study without their bytes, oldest first; None: no such study."""
+        with self._snapshot() as connection:
+            if not study_detail.exists(connection, study_instance_uid):
+                return None
+            return study_detail.documents(connection, study_instance_uid)
+
+    def document(self, key: int | str) -> Item | None:
+        """One document with its `content`, by row id or by SOP Instance UID."""
+        with self._snapshot() as connection:
+            return study_detail.document_bytes(connection, key)
+
+    def associations(self, *, outcome: str | None = None, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
+        """One page of associations, newest first, and the cursor of the next. Raises BadCursor."""
+        condition = true() if outcome is None else association.c.outcome == outcome
+        with self._snapshot() as connection:
+            return _page(connection, association, "started_at", condition, limit, cursor)
+
+    def conflicts(self, *, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
+        """One page of objects in quarantine, newest first, and the cursor of the next. Raises BadCursor."""
+        with self._snapshot() as connection:
+            return _page(connection, conflict, "received_at", true(), limit, cursor)
+
+    def queues(self) -> list[Item]:
+        """Depth and age of every queue: one item a stage, lane and (deliver only) destination."""
+        with self._snapshot() as connection:
+            return queue_views.queues(connection, self._clock())
+
+    def stuck(self) -> list[Item]:
+        """Items that need a person, counted by stage, reason and destination."""
+        with self._snapshot() as connection:
+            return queue_views.stuck(connection)
+
+    def outcomes(self, since: float) -> list[Item]:
+        """Results stored since then, counted by release, outcome and reason."""
+        with self._snapshot() as connection:
+            return queue_views.outcomes(connection, since)
+
+    def destinations(self) -> list[Item]:
+        """Destinations that have been used: who serves them, whether a person paused them."""
+        with self._snapshot() as connection:
+            return [row._asdict() for row in connection.execute(select(destination).order_by(destination.c.name))]
+
+    def failing(self, before: float) -> list[Item]:
+        """Destinations that have not taken documents written before that time, with what the last try met."""
+        with self._snapshot() as connection:
+            return queue_views.failing(connection, before)
+
+    def processes(self) -> list[Item]:
+        """Heartbeats, by name; `age_seconds` is the time since the last."""
+        now = self._clock()
+        with self._snapshot() as connection:
+            rows = connection.execute(select(process).order_by(process.c.name))
+            return [{**row._asdict(), "age_seconds": max(0.0, now - row.beat_at)} for row in rows]
+
+    def totals(self) -> dict[str, int]:
+        """Studies and instances recorded since the installation.
+
+        Highest row numbers, not counts: counting ten million rows at each scrape would cost a second.
+        """
+        with self._snapshot() as connection:
+            highest = select(*(select(func.coalesce(func.max(table.c.id), 0)).scalar_subquery() for table in (study, instance)))
+            studies, instances = connection.execute(highest).one()
+            return {"studies": studies, "instances": instances}
+
+
+def _page(
+    connection: Connection, table: Table, moment: str, condition: ColumnElement[bool], limit: int, after: str | None
+) -> tuple[list[Item], str | None]:
+    """Rows of a table that only grows, newest first. The order is that of the row ids, so nothing is missed or repeated."""
+    query = select(table).where(condition).order_by(table.c.id.desc()).limit(limit + 1)
+    if after is not None:
+        _, row_id = cursors.decode(table.name, after)
+        query = query.where(table.c.id < row_id)
+    rows = [row._asdict() for row in connection.execute(query)]
+    following = cursors.encode(table.name, float(rows[limit - 1][moment]), rows[limit - 1]["id"]) if len(rows) > limit else None
+    return rows[:limit], following
+
+
+def _trouble(error: DBAPIError) -> str | None:
+    """What is wrong with the ledger, without the database's words; None: the query itself is wrong."""
+    if getattr(error.orig, "sqlstate", None) == _UNDEFINED_TABLE or "no such table" in str(error.orig):
+        return "the ledger has no tables yet"
+    if isinstance(error, OperationalError | InterfaceError):
+        return "the ledger does not answer"
+    return "the ledger is damaged" if type(error) is DatabaseError else None  # SQLite: not a database, or malformed
+
+
+def _file_of(url: str) -> Path | None:
+    parsed = make_url(url)
+    is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
+    return Path(str(parsed.database)) if is_file else None

@@ -1,0 +1,72 @@
+"""The API keeps what its OpenAPI document says, whatever it is sent (schemathesis)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+
+from tests.support.api_client import TOKEN, Rig, open_rig
+
+OPERATIONS = [
+    "GET /health/live",
+    "GET /health/ready",
+    "GET /metrics",
+    "GET /api/v1/studies",
+    "GET /api/v1/studies/{study_instance_uid}",
+    "GET /api/v1/studies/{study_instance_uid}/documents",
+    "GET /api/v1/documents/{document}",
+    "GET /api/v1/associations",
+    "GET /api/v1/conflicts",
+    "GET /api/v1/queues",
+    "GET /api/v1/releases",
+    "GET /api/v1/schemas/result.json",
+    "POST /api/v1/requeue",
+]
+
+
+@pytest.fixture(scope="module")
+def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    with open_rig(tmp_path_factory.mktemp("api"), token=TOKEN) as opened:
+        for number in range(3):
+            opened.street.walk(f"1.2.{number}", 1, 2)
+        for role in ("listener", "analyser", "dispatcher"):
+            opened.street.beat(f"{role}-1", role)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def operations(rig: Rig) -> dict[str, Any]:
+    schema = schemathesis.openapi.from_asgi("/openapi.json", rig.client.app)
+    return {found.ok().label: found.ok() for found in schema.get_all_operations()}
+
+
+def test_every_operation_is_tried(operations: dict[str, Any]) -> None:
+    assert sorted(operations) == sorted(OPERATIONS)
+
+
+WITH_PARAMETERS = [label for label in OPERATIONS if label.split("/")[-1] not in ("live", "metrics", "queues", "releases", "result.json")]
+
+
+def try_all(operation: Any, mode: schemathesis.GenerationMode) -> None:
+    @settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def try_one(case: schemathesis.Case) -> None:
+        if mode is schemathesis.GenerationMode.POSITIVE and case.query:
+            case.query.pop("cursor", None)  # any text is of the right type, but only the server can make one
+        case.call_and_validate(headers={"Authorization": f"Bearer {TOKEN}"})
+
+    try_one()
+
+
+@pytest.mark.parametrize("label", OPERATIONS)
+def test_a_valid_request_gets_a_documented_answer(operations: dict[str, Any], label: str) -> None:
+    try_all(operations[label], schemathesis.GenerationMode.POSITIVE)
+
+
+@pytest.mark.parametrize("label", WITH_PARAMETERS)
+def test_an_invalid_request_is_refused_as_documented(operations: dict[str, Any], label: str) -> None:
+    try_all(operations[label], schemathesis.GenerationMode.NEGATIVE)

@@ -1,0 +1,82 @@
+"""The API over a real ledger, called in process."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from fastapi.testclient import TestClient
+
+from hilum.api.app import create_app
+from hilum.settings import Api, Destination, Receive, Settings, Site
+from hilum.store.ledger import Ledger
+from hilum.store.migrate import migrate
+from hilum.store.views import LedgerViews
+from tests.support.street import Clock, Street, release
+
+TOKEN = "a-token-for-tests"
+
+
+def settings_for(folder: Path, *, token: str = "", reserve_bytes: int = 0) -> Settings:
+    """Settings of an installation in `folder`, whatever the environment says."""
+    sections = {
+        "site": Site(state_dir=folder),
+        "api": Api(token=token),
+        "receive": Receive(reserve_bytes=reserve_bytes),
+        "destinations": {"pacs": Destination()},
+    }
+    return Settings.model_construct(**{**{name: field.get_default() for name, field in Settings.model_fields.items()}, **sections})
+
+
+@cache
+def _migrated() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "ledger.sqlite")
+        migrate(f"sqlite:///{file}")
+        return file.read_bytes()
+
+
+def migrated_sqlite(folder: Path) -> str:
+    """URL of a ledger in `folder`, made from one that was migrated once: all of them share an identity, and start fast."""
+    file = folder / "ledger.sqlite"
+    file.write_bytes(_migrated())
+    return f"sqlite:///{file}"
+
+
+@dataclass
+class Rig:
+    """An API, what it serves, and a client that stands on the same machine."""
+
+    client: TestClient
+    street: Street
+    clock: Clock
+    views: LedgerViews
+    folder: Path
+
+    def get(self, path: str, status: int = 200, **query: Any) -> Any:
+        """JSON of a GET that must end with this status."""
+        response = self.client.get(path, params=query)
+        assert response.status_code == status, response.text
+        return response.json()
+
+
+@contextmanager
+def open_rig(folder: Path, *, url: str = "", token: str = "", reserve_bytes: int = 0, **options: Any) -> Iterator[Rig]:
+    """An API over a fresh ledger; `options` go to `create_app`."""
+    ledger_url = url or migrated_sqlite(folder)
+    clock = Clock()
+    ledger, views = Ledger(ledger_url, clock), LedgerViews(ledger_url, clock)
+    (folder / "metrics").mkdir(exist_ok=True)
+    releases: Mapping[str, Any] = {item.id: item for item in (release(), release("vit_b16_untrained"))}
+    settings = settings_for(folder, token=token, reserve_bytes=reserve_bytes)
+    options = {"requeue": ledger.requeue, **options}
+    app = create_app(settings, views, str(folder / "metrics"), releases, clock=clock, **options)
+    with TestClient(app, base_url="http://127.0.0.1:8640", raise_server_exceptions=False) as client:
+        yield Rig(client, Street(ledger, clock), clock, views, folder)
+    views.close()
+    ledger.close()
