@@ -1,0 +1,111 @@
+"""Batches across images and studies, for one release.
+
+A batch leaves when the engine is free or the batch is full: waiting for more while the engine idles gains nothing, and while it
+works the next batch fills by itself. Two in flight keep it busy during the hop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from hilum import telemetry
+from hilum.domain import Lane, Release
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Inference(Protocol):
+    """(B, L) logits and, where the release has them, (B, L, h, w) class activation maps."""
+
+    @property
+    def logits(self) -> Array:
+        """(B, L) float32."""
+
+    @property
+    def cam(self) -> Array | None:
+        """(B, L, h, w) float16, or None."""
+
+
+class Gateway(Protocol):
+    """What carries a batch to the engine. Raises Retry when it may work later."""
+
+    async def infer(self, release: Release, batch: Array) -> Inference:
+        """(B, C, H, W) → logits and class activation maps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """One image's share of a batch: (L,) logits, (L, h, w) maps, the batch's wall time and size."""
+
+    logits: Array
+    cam: Array | None
+    seconds: float
+    batch_size: int
+
+
+@dataclass(order=True, slots=True)
+class _Waiting:
+    lane: Lane
+    order: int
+    tensor: Array = field(compare=False)
+    answer: asyncio.Future[Inferred] = field(compare=False)
+
+
+class Batcher:
+    """Serves one release until cancelled; urgent images overtake."""
+
+    def __init__(self, release: Release, gateway: Gateway, batches_in_flight: int) -> None:
+        self._release, self._gateway = release, gateway
+        self._slots = asyncio.Semaphore(batches_in_flight)
+        self._queue: asyncio.PriorityQueue[_Waiting] = asyncio.PriorityQueue()
+        self._order = itertools.count()
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def infer(self, tensor: Array, lane: Lane) -> Inferred:
+        """(C, H, W) → its share of the batch that it goes with. Raises what the gateway raises."""
+        answer: asyncio.Future[Inferred] = asyncio.get_running_loop().create_future()
+        self._queue.put_nowait(_Waiting(lane, next(self._order), tensor, answer))
+        return await answer
+
+    async def run(self) -> None:
+        """Form and send batches for ever."""
+        while True:
+            await self._slots.acquire()  # before the queue: whoever is most urgent when the slot comes free goes first
+            batch = [await self._queue.get()]
+            while len(batch) < self._release.max_batch and not self._queue.empty():
+                batch.append(self._queue.get_nowait())
+            task = asyncio.create_task(self._send(batch))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+
+    async def _send(self, batch: list[_Waiting]) -> None:
+        started = time.perf_counter()
+        try:
+            inference = await self._gateway.infer(self._release, np.stack([item.tensor for item in batch]))
+        except Exception as error:  # noqa: BLE001 - whatever it is belongs to the images of this batch; the loop decides
+            for item in batch:
+                _settle(item.answer, error)
+            return
+        finally:
+            self._slots.release()
+        seconds = time.perf_counter() - started
+        telemetry.INFER_SECONDS.labels(self._release.id).observe(seconds)
+        telemetry.BATCH_SIZE.labels(self._release.id).observe(len(batch))
+        for index, item in enumerate(batch):
+            cam = None if inference.cam is None else inference.cam[index]
+            _settle(item.answer, Inferred(inference.logits[index], cam, seconds, len(batch)))
+
+
+def _settle(answer: asyncio.Future[Inferred], outcome: Inferred | Exception) -> None:
+    if answer.done():  # its caller was cancelled meanwhile
+        return
+    if isinstance(outcome, Exception):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)

@@ -1,0 +1,266 @@
+"""The supervisor: binds the DICOM port once, migrates the ledger, starts, watches, restarts and drains the processes.
+
+It loads neither torch nor Triton's client. Children inherit the listening socket, so connections that wait in the backlog survive
+a listener's death. Leases of a dead process are ended at once: its work goes on without waiting for them to lapse.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+from sqlalchemy.exc import OperationalError
+
+from hilum import telemetry
+from hilum.errors import ConfigurationError
+from hilum.models.build import is_built
+from hilum.receive.scan import recover
+from hilum.settings import Settings
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger
+from hilum.store.migrate import migrate, require_revision
+from hilum.triton.server import EmbeddedTriton
+from hilum.wiring.charge import Charge, metrics_dir, process_name
+from hilum.wiring.releases import active_releases
+from hilum.wiring.sockets import bind
+
+ALL = "all"
+_WATCH_SECONDS = 0.2
+_BEAT_SECONDS = 3.0
+_DRAIN_SECONDS = 25.0
+_STEADY_SECONDS = 60.0  # a child that lived this long has recovered: its next restart is immediate again
+_LONGEST_PAUSE_SECONDS = 30.0
+_CANNOT_START = 2  # exit status of a child whose settings do not let it start
+log = telemetry.logger("supervisor")
+
+
+@dataclass(slots=True)
+class Child:
+    """A process that shall always run. `restarts` counts those in a row."""
+
+    role: str
+    index: int
+    process: subprocess.Popen[bytes] | None = None
+    started_at: float = 0.0
+    restart_at: float = 0.0
+    restarts: int = 0
+
+    @property
+    def name(self) -> str:
+        """For logs and process lists."""
+        return f"{self.role}-{self.index}"
+
+
+@dataclass(slots=True)
+class Supervisor:
+    """Runs one role, or all of them, on this host until it is told to stop."""
+
+    settings: Settings
+    role: str = ALL
+    stop: threading.Event = field(default_factory=threading.Event)
+    _children: list[Child] = field(default_factory=list)
+    _listening: socket.socket | None = None
+    _triton: EmbeddedTriton | None = None
+    _triton_url: str = ""
+    _triton_retry_at: float = 0.0
+    _triton_failures: int = 0
+    _lock: IO[str] | None = None
+
+    def run(self) -> int:
+        """Serve until SIGTERM or Ctrl-C; exit status. Raises ConfigurationError before anything was started."""
+        self._prepare_folders()
+        self._open_ledger()
+        self._children = [Child(role, index) for role, count in self._plan() for index in range(count)]
+        if self._runs("listener"):
+            self._listening = bind("receive", self.settings.receive.host, self.settings.receive.port)
+        if self._runs("analyser"):
+            self._triton = self._embedded_triton()
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, lambda *_: self.stop.set())
+        try:
+            self._start_all()
+            self._watch()
+        finally:
+            self._drain()
+        return 0
+
+    def _plan(self) -> Sequence[tuple[str, int]]:
+        """Processes of this role, in the order of starting: listeners first, so that no image waits for a model to load."""
+        settings, everything = self.settings, self.role == ALL
+        plan = [
+            ("listener", settings.receive.processes),
+            ("api", 1),
+            ("dispatcher", settings.pipeline.dispatchers),
+            ("analyser", settings.analyse.processes),
+        ]
+        chosen = [(role, count) for role, count in plan if everything or role == self.role]
+        return chosen if everything or self.role == "api" else [*chosen, ("health", 1)]
+
+    def _runs(self, role: str) -> bool:
+        return any(child.role == role for child in self._children)
+
+    def _prepare_folders(self) -> None:
+        state, run = self.settings.site.state_dir, self.settings.run_dir
+        try:
+            run.mkdir(parents=True, exist_ok=True)
+            self._lock = (run / f"supervisor-{self.role}.lock").open("w")
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigurationError([f"site.state_dir: another `hilum serve` uses {state}; stop it or choose another folder."]) from error
+        except OSError as error:
+            raise ConfigurationError(
+                [f"site.state_dir: cannot write in {state} ({error.strerror}); make it writable for this user."]
+            ) from error
+        shutil.rmtree(metrics_dir(self.settings), ignore_errors=True)
+        metrics_dir(self.settings).mkdir(parents=True, exist_ok=True)
+
+    def _open_ledger(self) -> None:
+        url = self.settings.ledger_url
+        if self.role == ALL:
+            migrate(url)
+        require_revision(url)
+
+    def _start_all(self) -> None:
+        if any(child.role == "listener" for child in self._children):
+            self._recover_files()
+        for child in self._children:
+            if child.role == "analyser" and self._triton is not None:
+                self._triton_url = self._triton.start()
+            self._spawn(child)
+
+    def _recover_files(self) -> None:
+        """Index what was acknowledged before a crash, before any listener adds to it."""
+        ledger = Ledger(self.settings.ledger_url)
+        recover(self.settings, ledger, Archive(self.settings.archive_dir, "recovery"))
+        ledger.close()
+
+    def _embedded_triton(self) -> EmbeddedTriton | None:
+        releases = active_releases(self.settings)
+        if self.settings.triton.url:
+            self._triton_url = self.settings.triton.url
+            return None
+        built = self.settings.built_dir
+        if missing := [name for name, release in releases.items() if not is_built(release, built)]:
+            raise ConfigurationError([f"{name} is not built in {built}: run `hilum models build {name}`." for name in missing])
+        names = [release.triton_name for release in releases.values()]
+        limits = self.settings.triton
+        return EmbeddedTriton(built, self.settings.site.state_dir, names, limits.start_timeout_seconds, limits.exit_timeout_seconds)
+
+    def _spawn(self, child: Child) -> None:
+        fd = self._listening.fileno() if child.role == "listener" and self._listening is not None else -1
+        charge = Charge(child.role, os.getpid(), self.settings.dump(), child.index, fd, self._triton_url, self.role)
+        command = [sys.executable, "-m", "hilum.wiring", child.name]
+        environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(metrics_dir(self.settings))}
+        child.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, pass_fds=[fd] if fd >= 0 else [])  # noqa: S603 - our own interpreter and module
+        assert child.process.stdin is not None
+        child.process.stdin.write(charge.dump())
+        child.process.stdin.close()
+        child.started_at, child.restart_at = time.monotonic(), 0.0
+        log.info("process_started", name=child.name, pid=child.process.pid)
+
+    def _watch(self) -> None:
+        """Restart what ends, until told to stop."""
+        next_beat = 0.0
+        with_ledger = Ledger(self.settings.ledger_url)
+        while not self.stop.wait(_WATCH_SECONDS):
+            for child in self._children:
+                self._look_at(child, with_ledger)
+            if self._triton is not None:
+                self._look_at_triton(self._triton)
+            if time.monotonic() >= next_beat:
+                next_beat = time.monotonic() + _BEAT_SECONDS
+                self._beat(with_ledger)
+        with_ledger.close()
+
+    def _look_at(self, child: Child, ledger: Ledger) -> None:
+        now = time.monotonic()
+        if child.process is None:
+            if now >= child.restart_at:
+                self._spawn(child)
+            return
+        status = child.process.poll()
+        if status is None:
+            return
+        if now - child.started_at > _STEADY_SECONDS:
+            child.restarts = 0
+        pause = 0.0 if child.restarts == 0 and status != _CANNOT_START else min(_LONGEST_PAUSE_SECONDS, 2.0**child.restarts)
+        log.error("process_ended", name=child.name, pid=child.process.pid, status=status, restart_in_seconds=pause)
+        self._bury(child, ledger)
+        child.process, child.restart_at, child.restarts = None, now + pause, child.restarts + 1
+
+    def _bury(self, child: Child, ledger: Ledger) -> None:
+        """What a dead process leaves behind: leases, a heartbeat, gauges."""
+        assert child.process is not None
+        name = process_name(child.role, child.process.pid)
+        telemetry.PROCESS_RESTARTS.labels(child.role).inc()
+        telemetry.forget_process(child.process.pid, str(metrics_dir(self.settings)))
+        try:
+            if freed := ledger.end_leases(name, is_clean=False):
+                log.info("leases_ended", name=child.name, count=freed)
+            ledger.forget_processes([name])
+        except OperationalError as error:
+            log.warning("leases_not_ended", name=child.name, error=str(error.orig), advice="they lapse by themselves")
+
+    def _look_at_triton(self, triton: EmbeddedTriton) -> None:
+        """Start tritonserver again when it has ended; its ports stay the same, so the analyser finds it by itself."""
+        status = triton.poll()
+        if status is None or time.monotonic() < self._triton_retry_at:
+            return
+        log.error("tritonserver_ended", status=status)
+        telemetry.PROCESS_RESTARTS.labels("tritonserver").inc()
+        try:
+            self._triton_url = triton.start()
+            self._triton_failures = 0
+        except ConfigurationError as error:
+            pause = min(_LONGEST_PAUSE_SECONDS, 2.0**self._triton_failures)
+            self._triton_failures += 1
+            self._triton_retry_at = time.monotonic() + pause
+            log.error("tritonserver_does_not_start", problem=str(error), again_in_seconds=pause)
+
+    def _beat(self, ledger: Ledger) -> None:
+        try:
+            ledger.beat(process_name("supervisor", os.getpid()), "supervisor", os.getpid(), started_at=0.0, is_ready=True)
+        except OperationalError as error:
+            log.warning("heartbeat_failed", error=str(error.orig))
+
+    def _drain(self) -> None:
+        """Listeners first, so that nothing new comes in; then all others finish what they hold; Triton last."""
+        log.info("stopping")
+        give_up = time.monotonic() + _DRAIN_SECONDS
+        for wave in (("listener",), ("analyser", "dispatcher", "api", "health")):
+            running = [child for child in self._children if child.process is not None and child.role in wave]
+            for child in running:
+                _process(child).terminate()
+            for child in running:
+                _finish(child, give_up)
+        if self._triton is not None:
+            self._triton.stop()
+        if self._listening is not None:
+            self._listening.close()
+        log.info("stopped")
+
+
+def _process(child: Child) -> subprocess.Popen[bytes]:
+    assert child.process is not None
+    return child.process
+
+
+def _finish(child: Child, give_up: float) -> None:
+    """Wait for a child that was asked to stop; kill it when its time is over."""
+    process = _process(child)
+    try:
+        process.wait(max(0.1, give_up - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        log.error("process_killed", name=child.name, pid=process.pid, advice="it did not finish in time; its leases lapse")
+        process.kill()
+        process.wait()

@@ -1,0 +1,56 @@
+"""Entry of every child process of the supervisor."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+from hilum import telemetry
+from hilum.errors import ConfigurationError
+from hilum.settings import Settings, restore
+from hilum.store.ledger import Ledger
+from hilum.store.migrate import require_revision
+from hilum.wiring.charge import Charge, die_with_parent, process_name
+
+# Imported by name when the role is known: this is what keeps torch out of a listener.
+_MODULES = {"listener": "listener", "analyser": "analyser", "dispatcher": "dispatcher", "api": "web", "health": "web"}
+Run = Callable[[Charge, Settings, Ledger, threading.Event], None]
+log = telemetry.logger("wiring")
+
+
+def main() -> int:
+    """Entry of a child process."""
+    charge = Charge(**json.load(sys.stdin))
+    stop = threading.Event()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the supervisor decides the order of stopping
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    die_with_parent(charge.parent_pid)
+    settings = restore(charge.settings)
+    telemetry.configure_logging(settings.log.level, settings.log.format, f"{charge.role}-{charge.index}")
+    try:
+        require_revision(settings.ledger_url)
+        with contextlib.closing(Ledger(settings.ledger_url)) as ledger, _returning_leases(ledger, charge.role):
+            run: Run = importlib.import_module(f"hilum.wiring.{_MODULES[charge.role]}").run
+            run(charge, settings, ledger, stop)
+    except ConfigurationError as error:
+        for problem in error.problems:
+            log.error("cannot_start", problem=problem)
+        return 2
+    return 0
+
+
+@contextlib.contextmanager
+def _returning_leases(ledger: Ledger, role: str) -> Iterator[None]:
+    """A process that stops as asked gives back what it still holds, uncounted."""
+    yield
+    ledger.end_leases(process_name(role, os.getpid()), is_clean=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

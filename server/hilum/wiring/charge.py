@@ -1,0 +1,53 @@
+"""What a process is told when it starts, and what it is called."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from hilum.settings import Settings
+
+ROLES = ("listener", "analyser", "dispatcher", "api", "health")
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What the supervisor gives a child.
+
+    `listening_fd`: the inherited DICOM socket. `triton_url`: where the models run. `served_role`: what this host runs (all, or one).
+    """
+
+    role: str
+    parent_pid: int
+    settings: str
+    index: int = 0
+    listening_fd: int = -1
+    triton_url: str = ""
+    served_role: str = "all"
+
+    def dump(self) -> bytes:
+        """JSON for the child's standard input: settings hold secrets, so they go through no file and no argument."""
+        return json.dumps(asdict(self)).encode()
+
+
+def process_name(role: str, pid: int) -> str:
+    """The owner of leases and the name of heartbeats: one for each life of a process."""
+    return f"{socket.gethostname()[:40]}:{role}:{pid}"
+
+
+def metrics_dir(settings: Settings) -> Path:
+    """Where the processes of this host leave their metrics."""
+    return settings.run_dir / "metrics"
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """End when the parent ends, however it ends (prctl(2)): an orphan would hold the port and the leases."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent_pid:
+        os.kill(os.getpid(), signal.SIGTERM)

@@ -1,0 +1,48 @@
+"""A process's sign of life."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Self
+
+from sqlalchemy.exc import OperationalError
+
+from hilum import telemetry
+from hilum.store.ledger import Ledger
+from hilum.wiring.charge import process_name
+
+_HEARTBEAT_SECONDS = 3.0
+log = telemetry.logger("wiring")
+
+
+class Heartbeat:
+    """Tells the ledger, and through it the readiness probe, that this process lives and whether it can work."""
+
+    def __init__(self, ledger: Ledger, role: str, readiness: Callable[[], tuple[bool, str]] = lambda: (True, "")) -> None:
+        self._ledger, self._role, self._readiness = ledger, role, readiness
+        self._name, self._started_at = process_name(role, os.getpid()), time.time()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End, and be forgotten."""
+        self._stop.set()
+        self._thread.join(timeout=_HEARTBEAT_SECONDS)
+        self._ledger.forget_processes([self._name])
+
+    def _beat(self) -> None:
+        while not self._stop.is_set():
+            is_ready, detail = self._readiness()
+            try:
+                self._ledger.beat(self._name, self._role, os.getpid(), started_at=self._started_at, is_ready=is_ready, detail=detail)
+            except OperationalError as error:
+                log.warning("heartbeat_failed", error=str(error.orig))
+            self._stop.wait(_HEARTBEAT_SECONDS)

@@ -1,0 +1,35 @@
+"""Stage loops in an event loop, until the process is asked to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from hilum.pipeline import StageLoop
+
+
+def run_async(stop: threading.Event, scenario: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+    """Run a scenario in an event loop; its event is set when the process is asked to stop."""
+
+    async def run() -> None:
+        stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, stopping.set)
+        if stop.is_set():
+            return
+        await scenario(stopping)
+
+    asyncio.run(run())
+
+
+async def serve(loops: list[StageLoop], stopping: asyncio.Event) -> None:
+    """Run stage loops until asked to stop, then let each finish what it holds. A loop that fails ends the process."""
+    tasks = [asyncio.create_task(loop.run()) for loop in loops]
+    asked = asyncio.create_task(stopping.wait())
+    await asyncio.wait([asked, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    for loop in loops:
+        loop.stop()
+    await asyncio.gather(*tasks)

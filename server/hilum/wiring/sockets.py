@@ -1,0 +1,29 @@
+"""Listening sockets, and what to do when one cannot be had."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+
+from hilum.errors import ConfigurationError
+
+_BACKLOG = 512  # the kernel keeps this many connections while a listener restarts
+
+
+def bind(section: str, host: str, port: int) -> socket.socket:
+    """A listening TCP socket. Raises ConfigurationError that names the setting to change."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        problem = f"{section}: cannot listen on {host} port {port} ({os.strerror(error.errno or 0)}); {_advice(section, error.errno)}."
+        raise ConfigurationError([problem]) from error
+
+
+def _advice(section: str, number: int | None) -> str:
+    if number == errno.EADDRINUSE:
+        return f"another program listens there: stop it or set {section}.port"
+    if number == errno.EACCES:
+        return f"this user may not bind it: set {section}.port above 1023, or grant CAP_NET_BIND_SERVICE"
+    return f"set {section}.host to an address of this machine"

@@ -1,0 +1,154 @@
+"""A whole Hilum with a tiny release, and looks at its processes from outside."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydicom import Dataset
+
+from hilum.deliver.send import SendReport, send
+from load_tests import phantom
+from load_tests.receiver import AE_TITLE, Receiver
+from load_tests.serving import Hilum, free_ports
+from tests.support.models import Tiny
+
+START_SECONDS = 90.0
+
+
+def receiver_section(port: int, *, accept_untrained: bool = False) -> dict[str, Any]:
+    """Settings of a DICOM destination that is the test itself."""
+    return {"kind": "dicom", "host": "127.0.0.1", "port": port, "ae_title": AE_TITLE, "accept_untrained": accept_untrained}
+
+
+def hilum_with(folder: Path, tiny: Tiny, destinations: dict[str, Any], quiet_seconds: float = 1.0, **sections: Any) -> Hilum:
+    """A server that reads with the tiny release; quick retries, so that a test sees recovery."""
+    server = Hilum(
+        folder,
+        destinations,
+        models={"manifests": str(tiny.manifests_dir), "built": str(tiny.built_dir), "releases": [tiny.release.id]},
+        studies={"quiet_seconds": quiet_seconds},
+        pipeline={"backoff_seconds": 0.5, "maximum_backoff_seconds": 2.0},
+        analyse={"canary_seconds": 2.0, "decode_processes": 1},
+        **sections,
+    )
+    server.write_settings()
+    return server
+
+
+def small_study(seed: int, views: Sequence[str] = ("PA", "AP")) -> list[Dataset]:
+    """A quick study: 128 x 128 pixels an image."""
+    return phantom.make_study(seed=seed, views=tuple(views), rows=128, columns=128)
+
+
+def save_all(folder: Path, images: Sequence[Dataset]) -> list[Path]:
+    """Files that `hilum send` takes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [phantom.save(image, folder / f"{image.SOPInstanceUID}.dcm") for image in images]
+
+
+def send_to(server: Hilum, paths: Sequence[Path]) -> SendReport:
+    """By C-STORE, as a modality would."""
+    return send(paths, "127.0.0.1", server.dicom_port, "HILUM", "MODALITY")
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str = "condition") -> None:
+    """Until the condition holds. Fails the test after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
+        time.sleep(0.05)
+
+
+def processes(server: Hilum, role: str) -> list[int]:
+    """Process ids of a role: listener, analyser, dispatcher, api or tritonserver, children of this server only."""
+    assert server._process is not None
+    return [pid for pid in _descendants(server._process.pid) if _is_role(pid, role)]
+
+
+def all_processes(server: Hilum) -> list[int]:
+    """The supervisor and everything below it."""
+    assert server._process is not None
+    return [server._process.pid, *_descendants(server._process.pid)]
+
+
+def kill(pids: Sequence[int]) -> None:
+    """kill -9."""
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+
+
+def loaded_libraries(pid: int) -> str:
+    """What a process has mapped."""
+    return Path(f"/proc/{pid}/maps").read_text()
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in _read(task).split():
+            yield int(child)
+            yield from _descendants(int(child))
+
+
+def _is_role(pid: int, role: str) -> bool:
+    words = _read(Path(f"/proc/{pid}/cmdline")).split("\0")
+    if role == "tritonserver":
+        return words[0].endswith("bin/tritonserver")
+    return "hilum.wiring" in words and any(word.startswith(f"{role}-") for word in words)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+class SteadyStream:
+    """Sends studies one after the other from a thread, as routers do: what fails is sent again until it is accepted."""
+
+    def __init__(self, server: Hilum, folder: Path, count: int, first_seed: int = 1000) -> None:
+        self.studies = [small_study(first_seed + number) for number in range(count)]
+        self._paths = [save_all(folder / str(number), images) for number, images in enumerate(self.studies)]
+        self._server = server
+        self.sent = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait until all were accepted."""
+        self._thread.join(timeout=120)
+        assert not self._thread.is_alive(), f"only {self.sent} of {len(self._paths)} studies were accepted"
+
+    def _run(self) -> None:
+        for paths in self._paths:
+            deadline = time.monotonic() + 60
+            while not send_to(self._server, paths).is_ok and time.monotonic() < deadline:
+                time.sleep(0.3)
+            self.sent += 1
+
+
+__all__ = [
+    "START_SECONDS",
+    "Receiver",
+    "SteadyStream",
+    "all_processes",
+    "free_ports",
+    "hilum_with",
+    "kill",
+    "loaded_libraries",
+    "processes",
+    "receiver_section",
+    "save_all",
+    "send_to",
+    "small_study",
+    "wait_for",
+]
