@@ -1,0 +1,205 @@
+"""`assemble`: has the study ended, and if so, what does each release say about it? Pure: a job, the releases and the time go in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hilum.assemble.findings import ImageScores, find, score_image
+from hilum.domain import (
+    Instance,
+    Outcome,
+    Reading,
+    ReadingState,
+    Reason,
+    Release,
+    Result,
+    SourceImage,
+    StudyJob,
+    mint_uid,
+    source_digest,
+)
+
+# What a release does not claim to read takes nothing away from its result.
+_OUT_OF_SCOPE: Final = frozenset({Reason.LATERAL_NOT_SUPPORTED, Reason.WRONG_MODALITY, Reason.NOT_CHEST, Reason.NOT_FOR_PRESENTATION})
+_OPEN: Final = frozenset({ReadingState.DUE, ReadingState.LEASED})
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Not yet. `until` is when to look again; None: when the last open reading has ended."""
+
+    until: float | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The study has ended: one result for each release that has something new to say. Empty: everything is said already."""
+
+    results: tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Image:
+    """One image of the study and what one release made of it; no reading: the release was not configured when it arrived."""
+
+    instance: Instance
+    reading: Reading | None
+
+    @property
+    def logits(self) -> tuple[float, ...] | None:
+        is_analysed = self.reading is not None and self.reading.state is ReadingState.ANALYSED
+        return self.reading.logits if self.reading is not None and is_analysed else None
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no number; None when there is one."""
+        if self.logits is not None:
+            return None
+        if self.reading is None:
+            return Reason.RELEASE_NOT_AVAILABLE.value
+        return self.reading.reason or Reason.ATTEMPTS_EXHAUSTED.value
+
+
+def assemble(job: StudyJob, releases: Mapping[str, Release], namespace: uuid.UUID, now: float) -> Waiting | Close:
+    """Waiting while the quiet period runs or a reading is open; else a result for each release that read this study.
+
+    Idempotent: a release whose source digest equals its current result's gets no new one. A release that is no longer configured
+    ends as not analysed (release_not_available), unless it has a result, which then stands.
+    """
+    if now < job.study.quiet_until:
+        return Waiting(job.study.quiet_until, "the quiet period runs")
+    if open_readings := sum(reading.state in _OPEN for reading in job.readings):
+        return Waiting(None, f"{open_readings} readings are open")
+    current = {result.release: result for result in job.current_results}
+    names = dict.fromkeys(reading.release for reading in job.readings)
+    results = (_result(job, name, releases.get(name), current.get(name), namespace, now) for name in names)
+    return Close(tuple(result for result in results if result is not None))
+
+
+def _result(job: StudyJob, name: str, release: Release | None, current: Result | None, namespace: uuid.UUID, now: float) -> Result | None:
+    images = _images(job, name)
+    digest = _digest(images, name, release)
+    if current is not None and (release is None or current.source_digest == digest):
+        return None
+    scores = [_scored(image, release) for image in images] if release is not None else [None] * len(images)
+    used = [item for item in scores if item is not None]
+    outcome, reason = _outcome(images, is_configured=release is not None)
+    study_uid = job.study.study_instance_uid
+    return Result(
+        study_instance_uid=study_uid,
+        release=name,
+        source_digest=digest,
+        revision=current.revision + 1 if current is not None else 1,
+        outcome=outcome,
+        reason=reason,
+        findings=find(used, release) if used and release is not None else (),
+        source_images=tuple(_source(image, score, release) for image, score in zip(images, scores, strict=True)),
+        is_trained=release is not None and release.is_trained,
+        is_calibrated=release is not None and release.is_trained and release.calibration is not None,
+        preprocessing_version=_preprocessing_version(images),
+        identifiers=_identifiers(namespace, study_uid, name, digest),
+        timings=_timings(job, images),
+        created_at=now,
+        supersedes_id=current.id if current is not None else None,
+    )
+
+
+def _images(job: StudyJob, name: str) -> list[_Image]:
+    """All images in the order of their arrival, so that the same rows always give the same document."""
+    readings = {reading.instance_id: reading for reading in job.readings if reading.release == name}
+    ordered = sorted(job.instances, key=lambda item: (item.id, item.sop_instance_uid))
+    return [_Image(item, readings.get(item.id)) for item in ordered]
+
+
+def _scored(image: _Image, release: Release) -> ImageScores | None:
+    return score_image(image.reading, release) if image.reading is not None and image.logits is not None else None
+
+
+def _digest(images: Iterable[_Image], name: str, release: Release | None) -> str:
+    """Digest of everything that the content rests on: pixels, headers, what became of each image, and the rules of the decision.
+
+    So a late image, a corrected header, a reading that was done again and a new operating point each give a new result, and nothing
+    else does: not a late lateral of a study that a frontal release has reported, because the report would say the same again.
+    """
+    everything = list(images)
+    in_scope = [item for item in everything if item.reason not in _OUT_OF_SCOPE] or everything
+    sources = [(item.instance.sop_instance_uid, item.instance.header_revision, _seen(item)) for item in in_scope]
+    return source_digest(sources, f"{name} {_rules(release)}")
+
+
+def _seen(image: _Image) -> str:
+    reading = image.reading
+    said = [image.reason, image.logits, reading.view if reading else None, reading.preprocessing_version if reading else None]
+    return f"{image.instance.pixel_digest} {json.dumps(said)}"
+
+
+def _rules(release: Release | None) -> str:
+    """What turns logits into findings; a manifest may change it under the same name."""
+    if release is None:
+        return "not configured"
+    labels = [(label.key, label.code.value, label.code.scheme, label.operating_point, label.is_masked) for label in release.labels]
+    rules = [labels, release.activation, release.aggregation, release.is_trained, _plain(release.calibration), release.weights_sha256]
+    return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
+
+
+def _plain(value: object) -> object:
+    """Read-only mappings as dictionaries, so that they can be written as JSON."""
+    return {str(key): _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+
+
+def _outcome(images: Sequence[_Image], *, is_configured: bool) -> tuple[Outcome, str | None]:
+    """PARTIAL: an image that the release should have read has no number. A lateral view is out of a frontal release's scope."""
+    if not is_configured:
+        return Outcome.NOT_ANALYSED, Reason.RELEASE_NOT_AVAILABLE.value
+    reasons = [image.reason for image in images if image.reason is not None]
+    if len(reasons) == len(images):
+        only = reasons[0] if len(set(reasons)) == 1 else Reason.NO_ANALYSED_IMAGE.value
+        return Outcome.NOT_ANALYSED, only
+    failed = [reason for reason in reasons if reason not in _OUT_OF_SCOPE]
+    return (Outcome.PARTIAL, failed[0]) if failed else (Outcome.ANALYSED, None)
+
+
+def _source(image: _Image, score: ImageScores | None, release: Release | None) -> SourceImage:
+    labels = release.labels if release is not None and score is not None else ()
+    keys = [(position, label.key) for position, label in enumerate(labels) if not label.is_masked]
+    return SourceImage(
+        sop_instance_uid=image.instance.sop_instance_uid,
+        sop_class_uid=image.instance.sop_class_uid,
+        series_instance_uid=image.instance.series_instance_uid,
+        view=image.reading.view if image.reading else None,
+        is_used=score is not None,
+        reason=None if score is not None else image.reason or Reason.RELEASE_NOT_AVAILABLE.value,
+        scores={key: score.scores[position] for position, key in keys} if score else {},
+        logits={key: score.logits[position] for position, key in keys} if score else {},
+    )
+
+
+def _preprocessing_version(images: Iterable[_Image]) -> str | None:
+    versions = {image.reading.preprocessing_version for image in images if image.reading is not None and image.logits is not None}
+    return ", ".join(sorted(version for version in versions if version)) or None
+
+
+def _identifiers(namespace: uuid.UUID, study_uid: str, name: str, digest: str) -> dict[str, str]:
+    """Minted once, here: a document of the same content always bears the same UID (promise 5). Revisions share their series."""
+    return {
+        "sr": mint_uid(namespace, study_uid, name, "sr", digest),
+        "sr_series": mint_uid(namespace, study_uid, name, "sr_series"),
+        "json": mint_uid(namespace, study_uid, name, "json", digest),
+    }
+
+
+def _timings(job: StudyJob, images: Iterable[_Image]) -> dict[str, float]:
+    """Times of the study, seconds since the epoch, and for each step of the analysis the longest that an image took, seconds."""
+    longest: dict[str, float] = {}
+    for image in images:
+        for step, seconds in (image.reading.timings if image.reading else {}).items():
+            longest[step] = max(seconds, longest.get(step, 0.0))
+    study = job.study
+    times = {"first_received_at": study.first_received_at, "last_received_at": study.last_received_at, "quiet_until": study.quiet_until}
+    return {**longest, **times}

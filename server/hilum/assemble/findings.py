@@ -1,0 +1,120 @@
+"""From the scores of the images to one finding a label: aggregation over views, then the decision (pure)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hilum.assemble.scores import Numbers, activate, calibrate
+from hilum.domain import Decision, Finding, Label, Reading, Release
+
+_FRONTAL: Final = ("PA", "AP")
+
+
+@dataclass(frozen=True, slots=True)
+class ImageScores:
+    """What one image says, label by label in the order of the release."""
+
+    sop_instance_uid: str
+    view: str | None
+    logits: Numbers
+    scores: Numbers
+    probabilities: Numbers | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """One label over all images: the numbers, and the images that they come from."""
+
+    logit: float
+    score: float
+    probability: float | None
+    sources: tuple[str, ...]
+
+
+def score_image(reading: Reading, release: Release) -> ImageScores:
+    """Scores of one analysed reading. Raises ValueError when its logits cannot be this release's."""
+    logits = reading.logits or ()
+    if len(logits) != len(release.labels):
+        raise ValueError(f"{release.id} has {len(release.labels)} labels, the reading {reading.id} holds {len(logits)} logits")
+    keys = [label.key for label in release.labels]
+    # Untrained weights cannot be calibrated: whatever the manifest says, their numbers are no probabilities (promise 8).
+    calibration = release.calibration if release.is_trained else None
+    return ImageScores(
+        sop_instance_uid=reading.sop_instance_uid,
+        view=reading.view,
+        logits=tuple(map(float, logits)),
+        scores=activate(logits, release.activation),
+        probabilities=calibrate(logits, release.activation, keys, calibration),
+    )
+
+
+def find(images: Sequence[ImageScores], release: Release) -> tuple[Finding, ...]:
+    """One finding a label that is not masked, in the order of the release; `images` in the order of the study, at least one."""
+    if release.aggregation not in AGGREGATIONS:
+        raise ValueError(f"unknown aggregation {release.aggregation!r}; known: {', '.join(AGGREGATIONS)}")
+    aggregate = AGGREGATIONS[release.aggregation]
+    shown = [(position, label) for position, label in enumerate(release.labels) if not label.is_masked]
+    return tuple(_finding(label, aggregate(images, position), is_trained=release.is_trained) for position, label in shown)
+
+
+def decide(score: float, operating_point: float | None, *, is_trained: bool) -> Decision:
+    """Present when `score >= operating_point`. Untrained weights decide nothing, nor does a label without operating point."""
+    if operating_point is None or not is_trained:
+        return Decision.UNDECIDED
+    return Decision.PRESENT if score >= operating_point else Decision.ABSENT
+
+
+def _finding(label: Label, said: _Said, *, is_trained: bool) -> Finding:
+    return Finding(
+        key=label.key,
+        text=label.text,
+        code=label.code,
+        logit=said.logit,
+        score=said.score,
+        probability=said.probability,
+        operating_point=label.operating_point,
+        decision=decide(said.score, label.operating_point, is_trained=is_trained),
+        source_sop_instance_uids=said.sources,
+    )
+
+
+def _of_image(image: ImageScores, position: int, sources: tuple[str, ...]) -> _Said:
+    probability = None if image.probabilities is None else image.probabilities[position]
+    return _Said(image.logits[position], image.scores[position], probability, sources)
+
+
+def _uids(images: Sequence[ImageScores]) -> tuple[str, ...]:
+    return tuple(image.sop_instance_uid for image in images)
+
+
+def _maximum(images: Sequence[ImageScores], position: int) -> _Said:
+    """All numbers of the image with the highest score: a finding need not show in every view. All images were looked at."""
+    highest = max(images, key=lambda image: image.scores[position])
+    return _of_image(highest, position, _uids(images))
+
+
+def _mean(images: Sequence[ImageScores], position: int) -> _Said:
+    """Means over the images, each kind of number by itself; the logit of a mean is not the mean of logits."""
+    count = len(images)
+    probabilities = [image.probabilities[position] for image in images if image.probabilities is not None]
+    return _Said(
+        logit=sum(image.logits[position] for image in images) / count,
+        score=sum(image.scores[position] for image in images) / count,
+        probability=sum(probabilities) / count if probabilities else None,
+        sources=_uids(images),
+    )
+
+
+def _first_frontal(images: Sequence[ImageScores], position: int) -> _Said:
+    """The first PA or AP image alone; where no view is known, the first image."""
+    first = next((image for image in images if image.view in _FRONTAL), images[0])
+    return _of_image(first, position, (first.sop_instance_uid,))
+
+
+AGGREGATIONS: Final[Mapping[str, Callable[[Sequence[ImageScores], int], _Said]]] = {
+    "max": _maximum,
+    "mean": _mean,
+    "first_frontal": _first_frontal,
+}

@@ -1,0 +1,21 @@
+"""Documents leave: a lane for each destination. The stored bytes are sent as they are, and sent again as they are (promise 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from hilum.deliver.dicom import DicomLane
+from hilum.deliver.folder import FolderLane
+from hilum.deliver.lane import Lane, Unknown
+from hilum.deliver.send import FileState, SendReport, SentFile, send
+from hilum.settings import Destination
+
+__all__ = ["DESTINATIONS", "FileState", "Lane", "SendReport", "SentFile", "Unknown", "open_lane", "send"]
+
+DESTINATIONS: Final[Mapping[str, Callable[[str, Destination], Lane]]] = {"dicom": DicomLane, "folder": FolderLane}
+
+
+def open_lane(name: str, destination: Destination) -> Lane:
+    """The lane to one destination. Nothing is connected or created before the first document."""
+    return DESTINATIONS[destination.kind](name, destination)

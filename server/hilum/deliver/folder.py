@@ -1,0 +1,70 @@
+"""A folder as destination: a file appears under its name only when it is whole and durable."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from hilum.domain import Document
+from hilum.errors import Refused, Retry
+from hilum.settings import Destination
+
+_UNSAFE: Final = re.compile(r"[^0-9A-Za-z._@-]")
+
+
+class FolderLane:
+    """Writes beside the target, syncs, renames. The last part of the path is created when it is missing, its parents are not."""
+
+    def __init__(self, name: str, destination: Destination) -> None:
+        assert destination.path is not None, "settings refuse a folder destination without path"
+        self._name, self._folder = name, destination.path
+
+    def deliver(self, document: Document) -> None:
+        """Return when the file is durable under its final name (see `Lane.deliver`)."""
+        target = self._folder / file_name(document)
+        try:
+            self._folder.mkdir(exist_ok=True)
+            if not _holds(target, document.content):
+                _write(target, document.content)
+        except OSError as error:
+            advice = "check that the folder exists, is mounted, is writable and has space"
+            raise Retry(f"{self._folder}: {error.strerror}; {advice}", is_outage=True) from error
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def file_name(document: Document) -> str:
+    """A DICOM object is called by its UID, JSON by study, release and revision: the same document always by the same name."""
+    if document.sop_instance_uid is not None:
+        return f"{document.sop_instance_uid}.dcm"
+    content = json.loads(document.content)
+    release = f"{content['release']['name']}@{content['release']['version']}"
+    name = f"{content['study']['study_instance_uid']}_{release}_r{content['revision']}.{document.kind}"
+    return _UNSAFE.sub("_", name)
+
+
+def _holds(target: Path, content: bytes) -> bool:
+    """Whether the document lies there already. Other bytes under its name are somebody's work, and are not overwritten."""
+    if not target.exists():
+        return False
+    if target.read_bytes() != content:
+        raise Refused("file_exists", f"{target.name} holds other bytes; move it away, then requeue the delivery")
+    return True
+
+
+def _write(target: Path, content: bytes) -> None:
+    part = target.with_name(f".{target.name}.part")
+    with part.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    part.rename(target)
+    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)  # the name, too, has to survive a power cut
+    finally:
+        os.close(folder)

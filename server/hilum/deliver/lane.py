@@ -1,0 +1,26 @@
+"""What a lane is, and how a delivery can end."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from hilum.domain import Document
+from hilum.errors import Retry
+
+
+class Unknown(Retry):
+    """Sent, and no answer came: the receiver may have the document. It gets the same bytes again, which it can recognise."""
+
+
+class Lane(Protocol):
+    """The way to one destination. One owner at a time; not for several threads at once."""
+
+    def deliver(self, document: Document) -> None:
+        """Return when the destination has the document.
+
+        Idempotent: the same document again is the same bytes under the same UID. Raises Retry (later; `is_outage` when nothing can be
+        said against the document), Unknown (a Retry) or Refused (never by itself; `detail` says what a person can do).
+        """
+
+    def close(self) -> None:
+        """Give back what is held open; may be called twice."""

@@ -1,0 +1,38 @@
+"""What a C-STORE status means for a document. Error Comment is not repeated: what a receiver writes there may name a patient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from hilum.errors import Refused, Retry
+
+# PS3.7 Annex C.4.2, C.4.3, C.5; PS3.4 Table B.2-1. A warning is a success: the object is stored.
+_STORED: Final = frozenset({0x0000, 0x0001, 0x0107, 0x0116})
+# Duplicate SOP Instance: our UID stands for these bytes alone, so the receiver has them, from a try whose answer was lost.
+_STORED_BEFORE: Final = 0x0111
+_LATER: Final[Sequence[tuple[range, str]]] = (
+    (range(0xA700, 0xA800), "it is out of resources; its disk may be full"),
+    (range(0xFE00, 0xFE01), "it cancelled the operation"),
+)
+_NEVER: Final[Sequence[tuple[range, str, str]]] = (
+    (range(0xA900, 0xAA00), "data_set_refused", "the data set does not match its SOP Class there; ask its vendor, with the document"),
+    (range(0xC000, 0xD000), "data_set_refused", "it cannot understand the data set; see its log, and whether it takes SR of this kind"),
+    (range(0x0122, 0x0123), "sop_class_refused", "it does not support this SOP Class; enable it there"),
+    (range(0x0124, 0x0125), "not_authorised", "our AE Title may not store there; grant it"),
+    (range(0x0117, 0x0118), "data_set_refused", "it finds the SOP Instance UID invalid"),
+    (range(0x0210, 0x0214), "operation_refused", "it does not take the operation; is this the storage service?"),
+)
+
+
+def check_status(status: int, peer: str) -> None:
+    """Return when the object is stored. Raises Retry or Refused; a failure that the standard does not name is tried again."""
+    if status in _STORED or status == _STORED_BEFORE or 0xB000 <= status <= 0xBFFF:
+        return
+    for codes, reason, advice in _NEVER:
+        if status in codes:
+            raise Refused(reason, f"{peer} answered 0x{status:04X}: {advice}, then requeue the delivery")
+    for codes, cause in _LATER:
+        if status in codes:
+            raise Retry(f"{peer} answered 0x{status:04X}: {cause}", is_outage=True)
+    raise Retry(f"{peer} answered 0x{status:04X}; its log may say why")

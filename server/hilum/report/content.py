@@ -1,0 +1,119 @@
+"""The content tree: TID 1500 Imaging Measurement Report (PS3.16), built with highdicom.
+
+    Imaging Measurement Report
+      language, observer (the release as a device), procedure reported
+      Image Library > Image Library Group > IMAGE …
+      Imaging Measurements > Measurement Group (TID 1501) …           one for each finding: number, algorithm, source images
+      Qualitative Evaluations > finding = Present | Absent | Undetermined …, comments
+
+Presence stands in the report-level container: older tables of TID 1501 have no row for it inside a group. A finding without a
+verified code is text there, and a group without the item Finding: private codes in names and values make validators warn, and a
+code that is not SNOMED CT must not claim to be (promise 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import highdicom as hd
+from highdicom import sr
+from pydicom.dataset import Dataset
+from pydicom.sr.coding import Code
+
+from hilum.domain import Finding, Release, Result
+from hilum.report import codes
+from hilum.report.context import ReportContext
+from hilum.report.image_library import image_library
+from hilum.report.wording import DECISIONS, caveats
+
+_CONTAINS = sr.RelationshipTypeValues.CONTAINS
+
+
+def content_tree(result: Result, release: Release, images: Sequence[Dataset], context: ReportContext) -> Dataset:
+    """The root container. `images` are the clean headers of the used source images, at least one."""
+    report = sr.MeasurementReport(
+        observation_context=sr.ObservationContext(observer_device_context=_observer(release, context)),
+        procedure_reported=codes.IMAGING_PROCEDURE,
+        imaging_measurements=[_group(finding, result, release, images) for finding in result.findings],
+        title=codes.REPORT,
+    )
+    root: Dataset = report[0]
+    position = next(n for n, item in enumerate(root.ContentSequence) if item.name == codes.IMAGING_MEASUREMENTS)
+    root.ContentSequence.insert(position, image_library(images))
+    root.ContentSequence.append(_evaluations(result, release, context))
+    return root
+
+
+def _observer(release: Release, context: ReportContext) -> sr.ObserverContext:
+    """TID 1004: who observed is the release; it runs in this installation."""
+    identity = sr.DeviceObserverIdentifyingAttributes(
+        uid=hd.UID(codes.device_uid(release)),
+        name=release.id,
+        manufacturer_name=release.manufacturer,
+        model_name=release.name,
+        serial_number=context.installation_serial,
+    )
+    return sr.ObserverContext(observer_type=codes.DEVICE, observer_identifying_attributes=identity)
+
+
+def _group(finding: Finding, result: Result, release: Release, images: Sequence[Dataset]) -> sr.MeasurementsAndQualitativeEvaluations:
+    used = [image for image in images if image.SOPInstanceUID in finding.source_sop_instance_uids]
+    uid = codes.tracking_uid(result.identifiers["sr_series"], finding.key)
+    return sr.MeasurementsAndQualitativeEvaluations(
+        tracking_identifier=sr.TrackingIdentifier(uid=hd.UID(uid), identifier=finding.key),
+        finding_type=None if codes.is_private(finding) else _code(finding),
+        finding_sites=[sr.FindingSite(anatomic_location=codes.CHEST)],
+        algorithm_id=_algorithm(finding, result, release),
+        measurements=[_number(finding)],
+        source_images=[sr.SourceImageForMeasurementGroup(image.SOPClassUID, image.SOPInstanceUID) for image in used],
+    )
+
+
+def _algorithm(finding: Finding, result: Result, release: Release) -> sr.AlgorithmIdentification:
+    """TID 4019. The parameters are those that somebody needs who wants to get the same number again."""
+    parameters = [
+        f"operating_point={'none' if finding.operating_point is None else finding.operating_point}",
+        f"aggregation={release.aggregation}",
+        f"precision={release.precision}",
+        f"preprocessing={result.preprocessing_version or 'unknown'}",
+    ]
+    return sr.AlgorithmIdentification(
+        name=release.name, version=release.version, family=codes.ARTIFICIAL_INTELLIGENCE, parameters=parameters
+    )
+
+
+def _number(finding: Finding) -> sr.Measurement:
+    """A calibrated probability in percent, else the score and the unit that says what it is not. Rounded to what a float32 holds."""
+    if finding.probability is None:
+        return sr.Measurement(name=codes.SCORE, value=round(finding.score, 6), unit=codes.UNCALIBRATED)
+    return sr.Measurement(name=codes.CERTAINTY_OF_FINDING, value=round(finding.probability * 100, 4), unit=codes.PERCENT)
+
+
+def _evaluations(result: Result, release: Release, context: ReportContext) -> sr.ContainerContentItem:
+    """TID 1500 row 12, which highdicom does not know: the decisions, then what a reader must know about them.
+
+    The template wants all CODE items (row 13) before all TEXT items (row 14); within each, the order of the manifest.
+    """
+    coded = [_presence(finding) for finding in result.findings if not codes.is_private(finding)]
+    worded = [_presence_in_words(finding) for finding in result.findings if codes.is_private(finding)]
+    container = sr.ContainerContentItem(name=codes.QUALITATIVE_EVALUATIONS, relationship_type=_CONTAINS)
+    container.ContentSequence = sr.ContentSequence([*coded, *worded, *_comments(result, release, context)])
+    return container
+
+
+def _presence(finding: Finding) -> sr.ContentItem:
+    return sr.CodeContentItem(name=_code(finding), value=codes.PRESENCE[finding.decision], relationship_type=_CONTAINS)
+
+
+def _presence_in_words(finding: Finding) -> sr.ContentItem:
+    text = f"{finding.text}: {DECISIONS[finding.decision]} (private code {finding.code.scheme} {finding.code.value})"
+    return sr.TextContentItem(name=codes.FINDING, value=text, relationship_type=_CONTAINS)
+
+
+def _comments(result: Result, release: Release, context: ReportContext) -> Iterator[sr.ContentItem]:
+    for sentence in caveats(result, release, context):
+        yield sr.TextContentItem(name=codes.COMMENT, value=sentence, relationship_type=_CONTAINS)
+
+
+def _code(finding: Finding) -> Code:
+    return Code(finding.code.value, finding.code.scheme, finding.code.meaning)

@@ -1,0 +1,61 @@
+"""TID 1600 Image Library of radiographs. highdicom's own fails where a header lacks orientation or spacing, as real CR often does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from highdicom import sr
+from pydicom.dataset import Dataset
+
+from hilum.report import codes
+from hilum.report.header import pair
+
+_CONTAINS = sr.RelationshipTypeValues.CONTAINS
+_ACQUISITION = sr.RelationshipTypeValues.HAS_ACQ_CONTEXT
+
+
+def image_library(images: Sequence[Dataset]) -> sr.ContainerContentItem:
+    """The container with one group of all images; each with what its header says of TID 1602 and 1603, and no more."""
+    group = sr.ContainerContentItem(name=codes.IMAGE_LIBRARY_GROUP, relationship_type=_CONTAINS)
+    group.ContentSequence = sr.ContentSequence([_entry(image) for image in images])
+    library = sr.ContainerContentItem(name=codes.IMAGE_LIBRARY, relationship_type=_CONTAINS)
+    library.ContentSequence = sr.ContentSequence([group])
+    return library
+
+
+def _entry(image: Dataset) -> sr.ImageContentItem:
+    entry = sr.ImageContentItem(
+        name=codes.SOURCE,
+        referenced_sop_class_uid=image.SOPClassUID,
+        referenced_sop_instance_uid=image.SOPInstanceUID,
+        relationship_type=_CONTAINS,
+    )
+    descriptors = [*_modality(image), *_size(image), *_orientation(image), *_spacing(image)]
+    if descriptors:
+        entry.ContentSequence = sr.ContentSequence(descriptors)
+    return entry
+
+
+def _modality(image: Dataset) -> Iterator[sr.ContentItem]:
+    if image.get("Modality") in codes.MODALITIES:
+        yield sr.CodeContentItem(name=codes.MODALITY, value=codes.MODALITIES[image.Modality], relationship_type=_ACQUISITION)
+
+
+def _size(image: Dataset) -> Iterator[sr.ContentItem]:
+    for name, keyword in ((codes.ROWS, "Rows"), (codes.COLUMNS, "Columns")):
+        if isinstance(value := image.get(keyword), int):
+            yield sr.NumContentItem(name=name, value=value, unit=codes.PIXELS, relationship_type=_ACQUISITION)
+
+
+def _orientation(image: Dataset) -> Iterator[sr.ContentItem]:
+    if found := pair(image, "PatientOrientation"):
+        for name, value in zip((codes.ORIENTATION_ROW, codes.ORIENTATION_COLUMN), found, strict=True):
+            yield sr.TextContentItem(name=name, value=value, relationship_type=_ACQUISITION)
+
+
+def _spacing(image: Dataset) -> Iterator[sr.ContentItem]:
+    """Imager Pixel Spacing is row spacing, then column spacing (PS3.3 10.7.1.3): the vertical distance comes first there."""
+    if found := pair(image, "ImagerPixelSpacing"):
+        vertical, horizontal = map(float, found)
+        for name, value in ((codes.HORIZONTAL_SPACING, horizontal), (codes.VERTICAL_SPACING, vertical)):
+            yield sr.NumContentItem(name=name, value=value, unit=codes.MILLIMETRE, relationship_type=_ACQUISITION)

@@ -1,0 +1,165 @@
+"""The result as JSON, for REST, folders and programs; `result.schema.json` beside this file is its contract."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from hilum.domain import Document, Finding, Release, ReportJob, Result, SourceImage
+from hilum.errors import NotAnalysed
+from hilum.report.codes import device_uid
+from hilum.report.context import ReportContext
+from hilum.report.header import read_header
+from hilum.report.wording import caveats, meaning_of
+
+MEDIA_TYPE: Final = "application/json"
+SCHEMA: Final = "hilum/result/1.0"
+_SCHEMA_FILE: Final = Path(__file__).with_name("result.schema.json")
+_MOMENTS: Final = ("first_received_at", "last_received_at", "quiet_until")
+
+
+def json_schema() -> dict[str, Any]:
+    """The published JSON Schema (draft 2020-12) of `json_report`'s content."""
+    schema: dict[str, Any] = json.loads(_SCHEMA_FILE.read_text(encoding="utf-8"))
+    return schema
+
+
+def json_report(job: ReportJob, release: Release, context: ReportContext) -> Document:
+    """The encoded document of any result, also of one that was not analysed. The same result gives the same bytes."""
+    result = job.result
+    content = {
+        "schema": SCHEMA,
+        "result_uid": result.identifiers["json"],
+        "revision": result.revision,
+        "supersedes": _superseded(job),
+        "created_at": _moment(result.created_at),
+        "outcome": result.outcome.value,
+        "reason": result.reason,
+        "reason_text": meaning_of(result.reason),
+        "verification": "unverified",
+        "disclaimer": context.disclaimer,
+        "caveats": caveats(result, release, context),
+        "study": _study(job),
+        "release": _release(release, result),
+        "preprocessing_version": result.preprocessing_version,
+        "findings": [_finding(finding) for finding in result.findings],
+        "source_images": [_source(image) for image in result.source_images],
+        "structured_report": _structured_report(result),
+        "timings": _timings(result),
+    }
+    encoded = json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1).encode()
+    return Document(kind="json", media_type=MEDIA_TYPE, content=encoded, result_id=result.id)
+
+
+def _superseded(job: ReportJob) -> str | None:
+    """The `result_uid` of the document that this one replaces."""
+    before = job.predecessors.get("json")
+    return str(json.loads(before.content)["result_uid"]) if before else None
+
+
+def _study(job: ReportJob) -> dict[str, Any]:
+    """What a program needs to find the patient's study in its own system; dates and times as DICOM writes them."""
+    header = _identity(job)
+    return {
+        "study_instance_uid": job.result.study_instance_uid,
+        "accession_number": header.get("AccessionNumber"),
+        "patient_id": header.get("PatientID"),
+        "issuer_of_patient_id": header.get("IssuerOfPatientID"),
+        "study_date": header.get("StudyDate"),
+        "study_time": header.get("StudyTime"),
+        "calling_ae_title": job.study.calling_ae_title,
+        "called_ae_title": job.study.called_ae_title,
+    }
+
+
+def _identity(job: ReportJob) -> dict[str, str | None]:
+    """From the image that the structured report takes its patient from: the first used one, else the first; {} if unreadable."""
+    stored = {instance.sop_instance_uid: instance for instance in job.instances}
+    images = sorted(job.result.source_images, key=lambda image: not image.is_used)
+    first = next((stored[image.sop_instance_uid] for image in images if image.sop_instance_uid in stored), None)
+    if first is None:
+        return {}
+    try:
+        header = read_header(first)
+    except NotAnalysed:
+        return {}  # an image that nobody can read is a reason in this very document, not an obstacle to it
+    keywords = ("AccessionNumber", "PatientID", "IssuerOfPatientID", "StudyDate", "StudyTime")
+    return {keyword: _text(header.get(keyword)) for keyword in keywords}
+
+
+def _text(value: Any) -> str | None:  # noqa: ANN401 - whatever pydicom makes of a value
+    """None for absent and empty; the backslash joins several values, as in the DICOM encoding."""
+    if value in (None, ""):
+        return None
+    return "\\".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _release(release: Release, result: Result) -> dict[str, Any]:
+    return {
+        "name": release.name,
+        "version": release.version,
+        "architecture": release.architecture,
+        "manufacturer": release.manufacturer,
+        "device_uid": device_uid(release),
+        "weights_sha256": release.weights_sha256,
+        "engine": release.engine,
+        "precision": release.precision,
+        "activation": release.activation,
+        "aggregation": release.aggregation,
+        "is_trained": result.is_trained,
+        "is_calibrated": result.is_calibrated,
+        "intended_use": release.intended_use,
+        "licence": release.licence,
+    }
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        "key": finding.key,
+        "text": finding.text,
+        "code": {"value": finding.code.value, "scheme": finding.code.scheme, "meaning": finding.code.meaning},
+        "logit": finding.logit,
+        "score": finding.score,
+        "probability": finding.probability,
+        "operating_point": finding.operating_point,
+        "decision": finding.decision.value,
+        "source_sop_instance_uids": list(finding.source_sop_instance_uids),
+    }
+
+
+def _source(image: SourceImage) -> dict[str, Any]:
+    return {
+        "sop_instance_uid": image.sop_instance_uid,
+        "sop_class_uid": image.sop_class_uid,
+        "series_instance_uid": image.series_instance_uid,
+        "view": image.view,
+        "is_used": image.is_used,
+        "reason": image.reason,
+        "reason_text": meaning_of(image.reason),
+        "logits": dict(image.logits),
+        "scores": dict(image.scores),
+    }
+
+
+def _structured_report(result: Result) -> dict[str, str] | None:
+    """The SR that says the same; None when there is none because no image could be analysed."""
+    if not result.findings:
+        return None
+    return {"sop_instance_uid": result.identifiers["sr"], "series_instance_uid": result.identifiers["sr_series"]}
+
+
+def _timings(result: Result) -> dict[str, Any]:
+    steps = {name: seconds for name, seconds in result.timings.items() if name not in _MOMENTS}
+    return {**_moments(result.timings), "longest_step_seconds": steps}
+
+
+def _moments(timings: Mapping[str, float]) -> dict[str, str | None]:
+    return {name: _moment(timings[name]) if name in timings else None for name in _MOMENTS}
+
+
+def _moment(seconds: float) -> str:
+    """ISO 8601 in UTC, milliseconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,53 @@
+"""Sentences for people: what stands in the structured report and in JSON beside the numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from hilum.domain import Decision, Reason, Release, Result
+from hilum.report.context import ReportContext
+
+DECISIONS: Final[Mapping[Decision, str]] = {
+    Decision.PRESENT: "Present",
+    Decision.ABSENT: "Absent",
+    Decision.UNDECIDED: "Undetermined",
+}
+
+
+def series_description(result: Result) -> str:
+    """Series Description (LO, at most 64 characters): the line that a PACS shows before anybody opens the report."""
+    words = ["unverified"]
+    words += [] if result.is_calibrated else ["uncalibrated"]
+    words += [] if result.is_trained else ["untrained"]
+    return f"AI CXR findings ({', '.join(words)})"
+
+
+def caveats(result: Result, release: Release, context: ReportContext) -> list[str]:
+    """What a reader must know before reading a number, one sentence or two each."""
+    said = [context.disclaimer, "Preliminary and unverified: no physician has confirmed this report."]
+    if not result.is_calibrated:
+        said.append("Uncalibrated: a score is the output of the model, not a probability.")
+    if not result.is_trained:
+        said.append(
+            "Untrained: the weights of this release are not trained. For technical tests only; no finding is called present or absent."
+        )
+    if release.intended_use:
+        said.append(f"Intended use: {release.intended_use}")
+    return [*said, *_unused(result)]
+
+
+def meaning_of(reason: str | None) -> str | None:
+    """The sentence that belongs to a reason; a reason of a later version stands for itself."""
+    if reason is None:
+        return None
+    return Reason(reason).meaning if reason in Reason._value2member_map_ else reason
+
+
+def _unused(result: Result) -> Iterator[str]:
+    total = len(result.source_images)
+    counted = Counter(image.reason for image in result.source_images if not image.is_used)
+    for reason, count in counted.items():
+        images = f"{count} of {total} images" if total > 1 else "The only image"
+        yield f"{images} not used ({reason}): {meaning_of(reason)}"

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+import json
+import pickle
+
+import pytest
+from jsonschema import Draft202012Validator, FormatChecker
+
+from hilum.domain import ReadingState, Reason
+from hilum.errors import NotAnalysed, Refused
+from hilum.report import REPORTS, build_documents, json_schema
+from load_tests.phantom import make_study
+from tests.support.results import (
+    CONTEXT,
+    instance_of,
+    lateral_of,
+    make_release,
+    reading_of,
+    report_job,
+    report_of,
+    results_of,
+    study_job,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
+PLATT = {"method": "platt", "a": 1.2, "b": -0.1}
+VALIDATOR = Draft202012Validator(json_schema(), format_checker=FormatChecker())
+
+
+def images(views=("PA", "LATERAL"), **overrides):
+    return make_study(5, views=views, rows=16, columns=16, overrides=overrides)
+
+
+def content_of(job, release):
+    (document,) = build_documents(job, release, CONTEXT, ("json",))
+    return json.loads(document.content)
+
+
+def test_the_schema_itself_is_valid():
+    Draft202012Validator.check_schema(json_schema())
+
+
+@pytest.mark.parametrize("aggregation", ["max", "mean", "first_frontal"])
+@pytest.mark.parametrize(
+    "changes", [{}, {"is_trained": False}, {"calibration": PLATT}, {"activation": "softmax"}, {"activation": "none"}], ids=str
+)
+def test_every_kind_of_result_is_valid(changes, aggregation):
+    release = make_release(aggregation=aggregation, **changes)
+    content = content_of(report_of(images(), release, [True, False]), release)
+    assert not [error.message for error in VALIDATOR.iter_errors(content)]
+    assert len(content["findings"]) == 5
+
+
+def not_analysed(release):
+    instances = [instance_of(dataset, number) for number, dataset in enumerate(images(), 1)]
+    readings = [reading_of(instances[0], release, state=ReadingState.NOT_ANALYSED, logits=None, reason=Reason.CONSTANT_IMAGE.value)]
+    (result,) = results_of(study_job(instances, [*readings, lateral_of(instances[1], release)]), release)
+    return report_job(instances, result)
+
+
+def test_a_result_that_was_not_analysed_has_json_and_no_sr():
+    release = make_release()
+    documents = build_documents(not_analysed(release), release, CONTEXT)
+    assert [document.kind for document in documents] == ["json"]
+    content = json.loads(documents[0].content)
+    assert not list(VALIDATOR.iter_errors(content))
+    assert (content["outcome"], content["reason"], content["structured_report"]) == ("not_analysed", "no_analysed_image", None)
+    assert content["source_images"][0]["reason_text"] == "All pixels have one value."
+    assert content["study"]["patient_id"] == "PHANTOM-00000005"
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda content: content.update(schema="hilum/result/2.0"), "was expected"),
+        (lambda content: content.pop("disclaimer"), "required"),
+        (lambda content: content.update(extra=1), "Additional properties"),
+        (lambda content: content["findings"][0].update(probability=0.5), "is not of type 'null'"),
+        (lambda content: content["release"].update(is_trained=False), "undecided"),
+        (lambda content: content["source_images"][0].update(is_used=False), "is not of type 'string'"),
+        (lambda content: content.update(findings=[]), "non-empty|too short"),
+        (lambda content: content.update(created_at="yesterday"), "date-time|does not match"),
+    ],
+)
+def test_the_schema_refuses_what_must_not_be(damage, words):
+    release = make_release()
+    content = content_of(report_of(images(), release), release)
+    assert not list(VALIDATOR.iter_errors(content))
+    damage(content)
+    with pytest.raises(AssertionError, match=words):
+        assert not [error.message for error in VALIDATOR.iter_errors(content)]
+
+
+def test_the_numbers_are_those_of_the_result():
+    release = make_release(calibration=PLATT)
+    job = report_of(images(), release)
+    content = content_of(job, release)
+    said = [(item["key"], item["logit"], item["score"], item["probability"], item["decision"]) for item in content["findings"]]
+    assert said == [(item.key, item.logit, item.score, item.probability, item.decision.value) for item in job.result.findings]
+    assert content["source_images"][0]["scores"]["effusion"] == job.result.source_images[0].scores["effusion"]
+    assert "masked" not in content["source_images"][0]["scores"]
+
+
+def test_identity_is_decoded_and_whole():
+    release = make_release()
+    job = report_of(images(("PA",), AccessionNumber="A" * 20, PatientID="Ä-1", StudyDate="unknown"), release)
+    study = content_of(job, release)["study"]
+    assert (study["accession_number"], study["patient_id"], study["study_date"]) == ("A" * 20, "Ä-1", None)
+    assert study["study_instance_uid"] == job.result.study_instance_uid
+
+
+def test_an_untrained_release_says_so():
+    release = make_release(is_trained=False)
+    content = content_of(report_of(images(), release), release)
+    assert content["release"]["is_trained"] is False
+    assert {finding["decision"] for finding in content["findings"]} == {"undecided"}
+    assert any(sentence.startswith("Untrained") for sentence in content["caveats"])
+
+
+def test_a_revision_names_what_it_supersedes():
+    release = make_release()
+    first = report_of(images(("PA",)), release)
+    (before,) = build_documents(first, release, CONTEXT, ("json",))
+    job = report_job(first.instances, first.result, {"json": before})
+    assert content_of(job, release)["supersedes"] == json.loads(before.content)["result_uid"]
+
+
+def test_an_image_whose_header_cannot_be_read_has_json_without_identity():
+    release = make_release()
+    job = not_analysed(release)
+    broken = tuple(instance_of(dataset, n, header=b"\x40\x00\x75\x02OB\x02\x00\x01\x20") for n, dataset in enumerate(images(), 1))
+    content = content_of(report_job(broken, job.result), release)
+    assert not list(VALIDATOR.iter_errors(content))
+    assert content["study"]["patient_id"] is None
+
+
+@pytest.mark.parametrize("kind", list(REPORTS))
+def test_built_twice_a_document_is_equal_byte_for_byte(kind):
+    release = make_release()
+    job = report_of(images(), release)
+    assert REPORTS[kind](job, release, CONTEXT) == REPORTS[kind](job, release, CONTEXT)
+
+
+def test_a_release_that_is_gone_is_a_reason():
+    release = make_release()
+    with pytest.raises(NotAnalysed, match="release_not_available"):
+        build_documents(report_of(images(), release), None, CONTEXT)
+
+
+def test_an_image_that_has_left_the_ledger_is_a_reason():
+    release = make_release()
+    job = report_of(images(), release)
+    with pytest.raises(NotAnalysed, match="instance_missing: 1 of 2"):
+        build_documents(report_job(job.instances[:1], job.result), release, CONTEXT)
+
+
+def test_jobs_and_errors_travel_to_a_process_pool_and_back():
+    release = make_release()
+    job, travelled = report_of(images(), release), pickle.loads(pickle.dumps(report_of(images(), release)))
+    assert build_documents(travelled, pickle.loads(pickle.dumps(release)), CONTEXT) == build_documents(job, release, CONTEXT)
+    error = pickle.loads(pickle.dumps(NotAnalysed(Reason.CORRUPT_HEADER, "why")))
+    assert (error.reason, error.detail, str(error)) == (Reason.CORRUPT_HEADER, "why", "corrupt_header: why")
+    refused = pickle.loads(pickle.dumps(Refused("file_exists", "why")))
+    assert (refused.reason, refused.detail) == ("file_exists", "why")

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import dataclasses
+from io import BytesIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydicom import dcmwrite
+from pydicom.dataset import Dataset, FileMetaDataset
+from pydicom.errors import InvalidDicomError
+from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
+
+from hilum.report import build_documents, sr_text
+from load_tests.phantom import make_study
+from tests.support.results import CONTEXT, make_release, report_job, report_of
+
+
+def tree(release=None, used=(True, False), **overrides):
+    release = release or make_release()
+    job = report_of(make_study(3, views=("PA", "LATERAL")[: len(used)], rows=16, columns=16, overrides=overrides), release, used)
+    return sr_text(build_documents(job, release, CONTEXT, ("sr",))[0].content)
+
+
+def test_no_line_is_wider_than_a_terminal():
+    assert max(map(len, tree().splitlines())) <= 80
+
+
+def test_it_says_what_a_reader_must_know():
+    text = tree(make_release(is_trained=False))
+    flat = " ".join(text.replace("│", " ").split())
+    assert "PRELIMINARY · COMPLETE · UNVERIFIED" in text
+    assert "Series: AI CXR findings (unverified, uncalibrated, untrained)" in text
+    assert "├─ Pleural effusion: Undetermined" in text
+    assert "Score: 0.609973 (Model output, uncalibrated)" in text
+    assert "Uncalibrated: a score is the output of the model, not a probability." in flat
+    assert "no finding is called present or absent" in flat
+    assert "1 of 2 images not used (lateral_not_supported)" in flat
+
+
+def test_decisions_and_percent_of_a_calibrated_release():
+    text = tree(make_release(calibration={"method": "temperature", "temperature": 1.0}))
+    assert "Certainty of Finding: 60.9973 %" in text
+    assert "├─ Pneumothorax: Absent" in text
+    assert "Finding: Pleural thickening: Present (private code 99HILUM" in text
+    assert "ncalibrated" not in text
+
+
+def test_a_replacement_names_its_predecessor():
+    release = make_release()
+    job = report_of(make_study(3, views=("PA",), rows=16, columns=16), release)
+    (before,) = build_documents(job, release, CONTEXT, ("sr",))
+    later = dataclasses.replace(job.result, revision=2, identifiers={**job.result.identifiers, "sr": "2.25.5"})
+    (after,) = build_documents(report_job(job.instances, later, {"sr": before}), release, CONTEXT, ("sr",))
+    assert f"Replaces: {before.sop_instance_uid}" in sr_text(after.content)
+    assert after.predecessor_uid == before.sop_instance_uid
+
+
+def test_a_foreign_name_stays_readable():
+    assert "Patient: Müller^Jörg" in tree(PatientName="Müller^Jörg")
+
+
+def test_other_bytes_are_refused():
+    with pytest.raises(InvalidDicomError):
+        sr_text(b"no DICOM")
+
+
+def document(content: Dataset) -> bytes:
+    content.SOPClassUID, content.SOPInstanceUID = Comprehensive3DSRStorage, "2.25.1"
+    content.SpecificCharacterSet = "ISO_IR 192"
+    content.file_meta = FileMetaDataset()
+    content.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    target = BytesIO()
+    dcmwrite(target, content, enforce_file_format=True)
+    return target.getvalue()
+
+
+@given(st.lists(st.tuples(st.sampled_from(["TEXT", "NUM", "CODE", "IMAGE", "WAVEFORM", "CONTAINER"]), st.text(max_size=200)), max_size=6))
+def test_incomplete_items_of_other_makers_are_drawn_as_far_as_they_go(items):
+    content, parent = Dataset(), Dataset()
+    content.ContentSequence = [parent]
+    parent.ValueType, parent.ContentSequence = "CONTAINER", []
+    for value_type, text in items:
+        child = Dataset()
+        child.ValueType, child.TextValue = value_type, text.replace("\\", "/")
+        parent.ContentSequence.append(child)
+    lines = sr_text(document(content)).splitlines()
+    assert all(line.isprintable() for line in lines)
+
+
+def test_a_very_deep_tree_is_still_drawn():
+    content = level = Dataset()
+    for _ in range(60):
+        child = Dataset()
+        child.ValueType = "CONTAINER"
+        level.ContentSequence = [child]
+        level = child
+    level.ValueType, level.TextValue = "TEXT", "the bottom"
+    assert "the bottom" in sr_text(document(content))
