@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.models import built_models  # noqa: F401 - a fixture
+
 
 @pytest.fixture(scope="session")
 def test_data() -> Path:

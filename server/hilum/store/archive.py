@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Self
 
+from hilum.store.directory_sync import SharedSync, make_durable_folder
+
 _UNINDEXED = "unindexed"
+_LOCKS = "locks"
 _QUARANTINE = "quarantine"
 _PART, _COMPLETE = ".part", ".dcm"
 
@@ -51,7 +54,7 @@ class Archive:
         """A new object, invisible until it is committed. Raises OSError."""
         with self._creation:
             if not self._inbox.is_dir():
-                _make_durable_folder(self._inbox)
+                make_durable_folder(self._inbox)
         return Incoming(self._inbox, self._directory_sync)
 
     def place(self, file: Path) -> None:
@@ -110,6 +113,26 @@ class Archive:
         """Complete objects without a settled row, of one process or of all."""
         for folder in self._folders(process):
             yield from sorted(folder.glob(f"*{_COMPLETE}"))
+
+    @contextlib.contextmanager
+    def held(self, process: str) -> Iterator[bool]:
+        """Own a process's folder; False: a live process, here or on another host of a shared archive, owns it.
+
+        The kernel drops the lock with its owner, so a killed listener's folder can be recovered at once.
+        """
+        locks = self.root / _LOCKS
+        locks.mkdir(parents=True, exist_ok=True)
+        with (locks / f"{process}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+    def processes(self) -> list[str]:
+        """Names of all processes that ever received into this archive."""
+        return [folder.name for folder in self._folders(None)]
 
     def sweep(self, process: str | None = None) -> int:
         """Delete what was never acknowledged. Only while nobody receives into these folders."""
@@ -177,53 +200,6 @@ class Incoming:
             self.abort()
 
 
-class SharedSync:
-    """One directory sync for all who wait. Who comes while a sync runs needs the next: the running one may have missed the rename."""
-
-    def __init__(self, folder: Path, sync: Callable[[Path], None] | None = None) -> None:
-        self._folder = folder
-        self._sync = sync or _sync_folder
-        self._next: Future[None] = Future()
-        self._swap = threading.Lock()
-        self._turn = threading.Lock()
-
-    def wait(self) -> None:
-        """Return when a sync that began after this call has ended. Raises its OSError."""
-        with self._swap:
-            mine = self._next
-        with self._turn:
-            if not mine.done():
-                self._run(mine)
-        mine.result()
-
-    def _run(self, mine: Future[None]) -> None:
-        with self._swap:
-            self._next = Future()
-        try:
-            self._sync(self._folder)
-        except OSError as error:
-            mine.set_exception(error)
-        else:
-            mine.set_result(None)
-
-
 def _move(file: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     file.rename(target)
-
-
-def _make_durable_folder(folder: Path) -> None:
-    """Create a folder and sync every level: an acknowledged object must not vanish with its folder."""
-    missing = [level for level in (folder, *folder.parents) if not level.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    for level in missing:
-        with contextlib.suppress(PermissionError):  # a parent that we may not open is not ours to create in either
-            _sync_folder(level.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

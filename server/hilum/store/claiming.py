@@ -16,7 +16,6 @@ from sqlalchemy import ColumnElement, Connection, Row, Table, and_, case, func, 
 from hilum.domain import DeliveryState, Lane, Lease, ReadingState, Reason, ResultState, StudyState, WorkState
 from hilum.store.schema import delivery, reading, result, study
 
-
 _CHUNK = 10_000  # parameters of one statement; PostgreSQL takes 65,535, SQLite 32,766
 
 

@@ -141,7 +141,7 @@ class Supervisor:
     def _recover_files(self) -> None:
         """Index what was acknowledged before a crash, before any listener adds to it."""
         ledger = Ledger(self.settings.ledger_url)
-        recover(self.settings, ledger, Archive(self.settings.archive_dir, "recovery"))
+        recover(self.settings, ledger, Archive(self.settings.archive_dir))
         ledger.close()
 
     def _embedded_triton(self) -> EmbeddedTriton | None:

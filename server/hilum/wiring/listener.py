@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 
+from hilum.errors import ConfigurationError
 from hilum.receive.listener import serve_listener
 from hilum.settings import Settings
 from hilum.store.archive import Archive
@@ -16,6 +17,11 @@ from hilum.wiring.heartbeat import Heartbeat
 def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """C-STORE and C-ECHO on the inherited socket."""
     listening = socket.socket(fileno=charge.listening_fd)
-    archive = Archive(settings.archive_dir, f"listener-{charge.index}")
-    with Heartbeat(ledger, "listener"):
+    # The host is in the name: listeners of several hosts may share one archive.
+    archive = Archive(settings.archive_dir, f"{socket.gethostname()}-listener-{charge.index}")
+    with archive.held(archive.process) as is_ours, Heartbeat(ledger, "listener"):
+        if not is_ours:
+            raise ConfigurationError(
+                [f"archive: another listener named {archive.process} uses {settings.archive_dir}; give each host its own name."]
+            )
         serve_listener(settings, listening, ledger, archive, stop)

@@ -1,0 +1,76 @@
+"""The artefact of record, `model.onnx`, and the proofs before it may be served: it knows its canary, and its engine agrees with it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from hilum.errors import ConfigurationError
+from hilum.models import canary, embedded_model, identity
+from hilum.models.manifest import Manifest
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_TOLD_APART: Final = 3.0  # times the tolerance: a canary that a constant image could pass proves nothing
+
+
+def make(manifest: Manifest, destination: Path, weights_dir: Path | None) -> None:
+    """Write `destination` from the seed or the brought weights that the manifest names."""
+    weights = None if manifest.weights.file is None else find_weights(manifest, weights_dir)
+    if manifest.release.architecture == "onnx":
+        from hilum.models import brought_onnx  # noqa: PLC0415 - build tools, not needed to serve
+
+        assert weights is not None
+        brought_onnx.graft(manifest, weights, destination)
+    else:
+        from hilum.models import export  # noqa: PLC0415 - torch
+
+        export.export(manifest, weights, destination)
+
+
+def find_weights(manifest: Manifest, weights_dir: Path | None) -> Path:
+    """The brought file, its digest checked. Raises ConfigurationError that says where to put which file."""
+    release, name, sha256 = manifest.release, manifest.weights.file, manifest.weights.sha256
+    assert name is not None
+    folders = [folder for folder in (weights_dir, manifest.path.parent) if folder is not None]
+    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+    if path is None:
+        where = " or ".join(map(str, folders))
+        what = f"Put {name} (sha256 {sha256}) into {where}, or name its folder with --weights"
+        raise _refused(release.id, f"no weights. {what}. Source: {release.source}")
+    if (found := identity.file_sha256(path)) != sha256:
+        raise _refused(release.id, f"{path} has sha256 {found}, the manifest {sha256}: bring that file, or make a release for this one")
+    return path
+
+
+def reference(manifest: Manifest, artefact: Path) -> dict[str, Array]:
+    """What ONNX Runtime says about the canary, in the precision of the file: `logits` and perhaps `cam`."""
+    release, engine = manifest.release, manifest.engine
+    run = embedded_model.open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)
+    image = canary.canary_image(manifest.spec)
+    outputs = dict(run(image))
+    logits, constant = outputs["logits"], run(np.full_like(image, image.flat[0]))["logits"]
+    if not np.isfinite(logits).all():
+        raise _refused(release.id, "the canary's logits are not finite; the weights are damaged")
+    apart, needed = float(np.abs(logits - constant).max()), _TOLD_APART * canary.tolerance(engine)
+    if apart < needed:
+        problem = f"canary and constant image differ by {apart:.2g}, less than {needed:.2g}"
+        raise _refused(release.id, f"{problem}: set a smaller engine.tolerance")
+    return outputs
+
+
+def require_engine_parity(manifest: Manifest, artefact: Path, expected: Array) -> None:
+    """The engine is a cache of the artefact: it must say the same about the canary."""
+    release, engine, allowed = manifest.release, manifest.engine, canary.tolerance(manifest.engine)
+    try:
+        run = embedded_model.open_engine(artefact, engine.name, engine.precision, engine.optimisation)
+    except (RuntimeError, ImportError) as error:
+        raise _refused(release.id, f"engine {engine.name}: {error}") from error
+    worst = float(np.abs(run(canary.canary_image(manifest.spec))["logits"] - expected).max())
+    if not worst <= allowed:
+        raise _refused(release.id, f"{engine.name} differs by {worst:.2g} from the reference; {allowed:g} is allowed")
+
+
+def _refused(release_id: str, problem: str) -> ConfigurationError:
+    return ConfigurationError([f"{release_id}: {problem}"])

@@ -1,0 +1,111 @@
+"""The Triton model of the embedded profile: copied into every tree as `1/model.py` and run by Triton's Python stub.
+
+It sees the standard library, numpy and the engine; never the rest of Hilum. One instance, one engine call for all requests of an execute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Batch = np.ndarray[Any, np.dtype[Any]]
+Engine = Callable[[Batch], Mapping[str, Batch]]
+
+
+def refuse_numpy_2(version: str) -> None:
+    """Triton 2.51's stub was built for numpy 1: under numpy 2 every input reads as a constant and outputs are empty, without an error."""
+    if int(version.partition(".")[0]) >= 2:
+        raise RuntimeError(f"numpy {version} in the Python of Triton's stub gives wrong answers silently; install numpy 1.26.4 there")
+
+
+def refuse_missing_precision(precision: str, capabilities: Sequence[str]) -> None:
+    """Two hosts must not give two numbers under one name: a CPU without bf16 does not serve a release that pins it."""
+    if precision == "bf16" and "BF16" not in capabilities:
+        raise RuntimeError("the release pins precision bf16, which this CPU lacks; make a release with precision f32")
+
+
+def open_engine(artefact: Path, engine: str, precision: str, optimisation: str, threads: int = 0) -> Engine:
+    """(B, 1, H, W) → {"logits": (B, L) float32, maybe "cam"}. `threads` 0: all cores that this process may use."""
+    cores = threads or len(os.sched_getaffinity(0))
+    if engine == "openvino":
+        return _openvino(artefact, precision, cores)
+    if engine == "onnxruntime":
+        return _onnxruntime(artefact, optimisation, cores)
+    raise RuntimeError(f"engine {engine!r} is neither openvino nor onnxruntime")
+
+
+def _openvino(artefact: Path, precision: str, threads: int) -> Engine:
+    import openvino  # noqa: PLC0415 - the release names its engine; the other one may not be installed
+
+    core = openvino.Core()
+    refuse_missing_precision(precision, core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
+    # Without the hint OpenVINO takes bf16 wherever the CPU has it, even for an fp32 model.
+    options = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
+    request = core.compile_model(core.read_model(artefact), "CPU", options).create_infer_request()
+
+    def run(batch: Batch) -> Mapping[str, Batch]:
+        outputs = request.infer({"image": batch})
+        return {name: np.array(value) for port, value in outputs.items() for name in port.get_names() & {"logits", "cam"}}
+
+    return run
+
+
+def onnxruntime_session(artefact: Path, optimisation: str, threads: int = 0) -> Any:  # noqa: ANN401 - onnxruntime has no types
+    """An onnxruntime.InferenceSession on the CPU, at the graph optimisation level that the release pins."""
+    import onnxruntime  # noqa: PLC0415 - as above
+
+    levels = onnxruntime.GraphOptimizationLevel
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = {
+        "disabled": levels.ORT_DISABLE_ALL,
+        "basic": levels.ORT_ENABLE_BASIC,
+        "extended": levels.ORT_ENABLE_EXTENDED,
+        "all": levels.ORT_ENABLE_ALL,
+    }[optimisation]
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3  # errors; its warnings list every constant of a quantised graph
+    return onnxruntime.InferenceSession(str(artefact), options, providers=["CPUExecutionProvider"])
+
+
+def _onnxruntime(artefact: Path, optimisation: str, threads: int) -> Engine:
+    session = onnxruntime_session(artefact, optimisation, threads)
+    names = [output.name for output in session.get_outputs() if output.name in {"logits", "cam"}]
+    return lambda batch: dict(zip(names, session.run(names, {"image": batch}), strict=True))
+
+
+def split(outputs: Mapping[str, Batch], sizes: Sequence[int]) -> list[dict[str, Batch]]:
+    """The rows of each request again, in order."""
+    edges = np.cumsum(sizes)[:-1]
+    parts = {name: np.split(value, edges) for name, value in outputs.items()}
+    return [{name: np.ascontiguousarray(rows[i]) for name, rows in parts.items()} for i in range(len(sizes))]
+
+
+class TritonPythonModel:
+    """The class that Triton's Python backend looks for."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        """Load the engine that the release pins, and run it once: the first call allocates."""
+        refuse_numpy_2(np.__version__)
+        config = json.loads(args["model_config"])
+        pinned = {key: value["string_value"] for key, value in config["parameters"].items()}
+        folder = Path(args["model_repository"]) / args["model_version"]
+        self._engine = open_engine(
+            folder / pinned["artefact"], pinned["engine"], pinned["precision"], pinned["optimisation"], int(pinned["threads"])
+        )
+        image = config["input"][0]
+        wire_type = {"TYPE_UINT8": np.uint8, "TYPE_FP16": np.float16}[image["data_type"]]
+        self._engine(np.zeros((1, *(int(size) for size in image["dims"])), wire_type))
+
+    def execute(self, requests: Sequence[Any]) -> list[Any]:
+        """One engine call for all requests, whatever their sizes."""
+        import triton_python_backend_utils as pb_utils  # noqa: PLC0415 - exists only inside the stub
+
+        images = [pb_utils.get_input_tensor_by_name(request, "image").as_numpy() for request in requests]
+        outputs = self._engine(images[0] if len(images) == 1 else np.concatenate(images))
+        answers = split(outputs, [len(image) for image in images])
+        return [pb_utils.InferenceResponse([pb_utils.Tensor(name, rows) for name, rows in answer.items()]) for answer in answers]

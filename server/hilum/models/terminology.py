@@ -1,0 +1,116 @@
+"""Coded concepts: every code that a release may use is verified or private (promise 9).
+
+The table is `terminology.toml`. It is checked when it is read: a code that fails here is in no report.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from hilum.domain import Code
+from hilum.errors import ConfigurationError
+
+PRIVATE_SCHEME: Final = "99HILUM"
+_TABLE: Final = Path(__file__).with_name("terminology.toml")
+_FIELDS: Final = frozenset({"text", "scheme", "value", "meaning", "status", "source", "is_assertable"})
+# Verhoeff's permutation and dihedral multiplication; the check digit of every SNOMED CT identifier (SNOMED CT TIG, 5.5).
+_MULTIPLY: Final = "0123456789 1234067895 2340178956 3401289567 4012395678 5987604321 6598710432 7659821043 8765932104 9876543210"
+_PERMUTE: Final = "0123456789 1576283094 5803796142 8916043527 9453126870 4286573901 2793806415 7046913258"
+
+
+@dataclass(frozen=True, slots=True)
+class Concept:
+    """One row of the table. `is_assertable` False: no release may decide on it."""
+
+    key: str
+    text: str
+    code: Code
+    status: str
+    source: str
+    is_assertable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Terminology:
+    """The checked table and its version."""
+
+    version: str
+    concepts: Mapping[str, Concept]
+    denied: Mapping[tuple[str, str], str]
+
+
+def is_snomed_identifier(value: str) -> bool:
+    """Whether the digits end in their Verhoeff check digit."""
+    if not (value.isascii() and value.isdigit() and 6 <= len(value) <= 18):
+        return False
+    multiply, permute = _MULTIPLY.split(), _PERMUTE.split()
+    check = 0
+    for position, digit in enumerate(reversed(value)):
+        check = int(multiply[check][int(permute[position % 8][int(digit)])])
+    return check == 0
+
+
+def parse(table: Mapping[str, Any]) -> Terminology:
+    """The table as types. Raises ConfigurationError with every wrong row."""
+    denied = {_denied_key(key): why for key, why in table.get("denied", {}).items()}
+    rows = table.get("concepts", {})
+    problems = [f"terminology: {key}: {problem}" for key, row in rows.items() for problem in _problems(row, denied)]
+    problems += _double_codes(rows)
+    if problems:
+        raise ConfigurationError(problems)
+    return Terminology(str(table["version"]), {key: _concept(key, row) for key, row in rows.items()}, denied)
+
+
+@functools.cache
+def load() -> Terminology:
+    """The table of this installation."""
+    return parse(tomllib.loads(_TABLE.read_text(encoding="utf-8")))
+
+
+def _denied_key(key: str) -> tuple[str, str]:
+    scheme, _, value = key.partition(" ")
+    return scheme, value
+
+
+def _concept(key: str, row: Mapping[str, Any]) -> Concept:
+    code = Code(row["value"], row["scheme"], row["meaning"])
+    return Concept(key, row["text"], code, row["status"], row["source"], row.get("is_assertable", True))
+
+
+def _problems(row: Mapping[str, Any], denied: Mapping[tuple[str, str], str]) -> Iterator[str]:
+    yield from (f"unknown field {name!r}" for name in sorted(set(row) - _FIELDS))
+    missing = sorted(_FIELDS - {"is_assertable"} - set(row))
+    if missing:
+        yield f"missing {', '.join(missing)}"
+        return
+    scheme, value = row["scheme"], row["value"]
+    if why := denied.get((scheme, value)):
+        yield f"{scheme} {value} is on the deny list: {why}"
+    if scheme == "SCT" and not is_snomed_identifier(value):
+        yield f"SCT {value} fails its check digit"
+    if row["status"] not in {"A", "B", "C"}:
+        yield f"status {row['status']!r} is none of A, B, C"
+    if (row["status"] == "C") != (scheme == PRIVATE_SCHEME):
+        yield f"status C and the private scheme {PRIVATE_SCHEME} go together; got {row['status']} with {scheme}"
+    # Value Representations of PS3.3 8.8: Code Value and Coding Scheme Designator are SH, Code Meaning is LO (PS3.5 6.2).
+    yield from (
+        f"{name} is longer than {most} characters"
+        for name, most in (("value", 16), ("scheme", 16), ("meaning", 64))
+        if len(row[name]) > most
+    )
+
+
+def _double_codes(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Two concepts with one code could not be told apart in a report."""
+    seen: dict[tuple[str, str], str] = {}
+    problems = []
+    for key, row in rows.items():
+        first = seen.setdefault((row.get("scheme", key), row.get("value", key)), key)
+        if first != key:
+            problems.append(f"terminology: {key}: has the code of {first}")
+    return problems

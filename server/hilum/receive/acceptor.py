@@ -1,0 +1,155 @@
+"""Our side of one association, from the request to its row in the ledger.
+
+Handlers of notification events run inside pynetdicom, which swallows their exceptions; so they are few lines that cannot fail.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+
+from pynetdicom import evt
+from pynetdicom.association import Association
+from pynetdicom.events import Event
+from pynetdicom.pdu import A_ABORT_RQ, P_DATA_TF
+from pynetdicom.pdu_primitives import A_ABORT
+from pynetdicom.presentation import build_context
+from sqlalchemy.exc import SQLAlchemyError
+
+from hilum import telemetry
+from hilum.receive import policy
+from hilum.receive.account import Account, printable
+from hilum.receive.door import Door
+from hilum.receive.storage import Storage
+
+_log = telemetry.logger("receive")
+
+_CLOSE_SECONDS = 2.0  # a peer closes its connection this soon after release, rejection or abort, or we do
+_LOOK_SECONDS = 0.25
+
+
+class Acceptor:
+    """One association. `assoc` is pynetdicom's; its thread has not started yet."""
+
+    def __init__(self, assoc: Association, peer_address: str, door: Door) -> None:
+        self.assoc = assoc
+        self._door = door
+        self._account = Account(peer_address, started_at=time.time())
+        self._storage = Storage(assoc, self._account, door.intake, door.settings.maximum_object_bytes)
+        self._is_closed = False
+        for event, handler in (
+            (evt.EVT_REQUESTED, self._requested),
+            (evt.EVT_ESTABLISHED, self._established),
+            (evt.EVT_PDU_RECV, self._storage.pdu_received),
+            (evt.EVT_PDU_SENT, self._pdu_sent),
+            (evt.EVT_DIMSE_RECV, self._storage.message_received),
+            (evt.EVT_C_STORE, self._storage.store),
+            (evt.EVT_ACSE_RECV, self._acse_received),
+            (evt.EVT_CONN_CLOSE, self._connection_closed),
+        ):
+            assoc.bind(event, handler)
+
+    def _requested(self, _event: Event) -> None:
+        request, account = self.assoc.requestor.primitive, self._account
+        account.is_requested = True
+        called, calling = str(request.called_ae_title), str(request.calling_ae_title)
+        account.called_ae_title, account.calling_ae_title = printable(called), printable(calling)
+        account.rejection = self._door.admit(self, called, calling)
+        if (rejection := account.rejection) is not None:
+            self.assoc.acse.send_reject(rejection.result, rejection.source, rejection.diagnostic)
+            self.assoc.kill()
+            return
+        proposed = [context.abstract_syntax for context in request.presentation_context_definition_list]
+        # Only what this peer asks for: pynetdicom compares, and would copy, every context that we support.
+        self.assoc.acceptor.supported_contexts = [
+            build_context(abstract, list(syntaxes)) for abstract, syntaxes in policy.supported(proposed).items()
+        ]
+
+    def _established(self, _event: Event) -> None:
+        self._account.is_established = True
+        telemetry.ASSOCIATIONS_OPEN.inc()
+        accepted = frozenset(context.abstract_syntax for context in self.assoc.accepted_contexts)
+        self._account.accepted = accepted
+        self._account.not_accepted = tuple(
+            policy.NotAccepted(context.abstract_syntax, is_known=context.result == 4)
+            for context in self.assoc.rejected_contexts
+            if context.abstract_syntax not in accepted
+        )
+
+    def _acse_received(self, event: Event) -> None:
+        if isinstance(event.primitive, A_ABORT):
+            self._account.abort_reason = "aborted_by_peer"
+
+    def _pdu_sent(self, event: Event) -> None:
+        if isinstance(event.pdu, A_ABORT_RQ):
+            self._account.is_nonsense = not self._account.is_requested
+            # PS3.8 9.3.8: source 2 is the provider, which has seen something that must not be; ours is a time-out or the end.
+            self._account.abort_reason = self._account.abort_reason or ("protocol_error" if event.pdu.source == 2 else "aborted_here")
+        elif isinstance(event.pdu, P_DATA_TF) and self._door.closing.is_set():
+            # The response to the request in progress is out; the next one would have no time.
+            self._account.abort_reason = "shutdown"
+            self.assoc.abort(block=False)
+
+    def _connection_closed(self, _event: Event) -> None:
+        self._is_closed = True
+        if not self._account.is_requested:
+            # Else the association's thread waits out the whole time-out for a request that cannot come.
+            self.assoc.dul.to_user_queue.put(None)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is established, or may yet be."""
+        return self.assoc.is_established or not (self._account.is_established or self._is_over)
+
+    @property
+    def _is_over(self) -> bool:
+        is_ended = self.assoc.is_released or self.assoc.is_aborted or self.assoc.is_rejected
+        return is_ended or self._is_closed or self._is_late
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the request should have come by now; one that stops in its middle holds pynetdicom's own time-out up."""
+        return not self._account.is_requested and time.time() - self._account.started_at > self._door.settings.acse_timeout_seconds
+
+    def attend(self) -> None:
+        """Wait for the end of the association, cut off a peer that does not close, and write the row."""
+        over_since: float | None = None
+        while self.assoc.is_alive():
+            self.assoc.join(_LOOK_SECONDS)
+            if self._is_over:
+                over_since = over_since or time.monotonic()
+                self._make_end(time.monotonic() - over_since)
+        self._door.leave(self)
+        self._write_row()
+
+    def _make_end(self, seconds: float) -> None:
+        if self._is_closed:
+            self.assoc.kill()
+        elif seconds > _CLOSE_SECONDS:
+            self.cut()
+
+    def close_if_idle(self) -> None:
+        """At the end of the process: abort between two messages, never inside one."""
+        if not self._account.is_requested:
+            self.cut()
+        elif self.assoc.is_established and not self._storage.is_busy:
+            self._account.abort_reason = "shutdown"
+            self.assoc.abort(block=False)
+
+    def cut(self) -> None:
+        """Close the connection hard; pynetdicom's threads notice."""
+        if (wrapped := self.assoc.dul.socket) is not None and (sock := wrapped.socket) is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+
+    def _write_row(self) -> None:
+        if self._account.is_established:
+            telemetry.ASSOCIATIONS_OPEN.dec()
+        if (outcome := self._account.outcome(is_released=self.assoc.is_released)) is None:
+            return
+        telemetry.ASSOCIATIONS.labels(outcome=outcome).inc()
+        try:
+            self._door.ledger.record_association(self._account.record(outcome, time.time()))
+        except SQLAlchemyError as error:
+            _log.error("association_not_recorded", outcome=outcome, problem=type(error).__name__)

@@ -1,0 +1,81 @@
+"""What happened on one association, and the row that it becomes: each refusal with what the sender should change (promise 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hilum.domain import AssociationRecord
+from hilum.receive.policy import STORAGE_SOP_CLASSES, NotAccepted, Rejection, advise
+from hilum.receive.refusals import Answer
+
+_NOT_DICOM = "It sent something that is not an A-ASSOCIATE-RQ. Check that the sender speaks DICOM to this port, without TLS."
+
+
+@dataclass(slots=True)
+class Account:
+    """Filled while the association lasts. AE Titles are the peer's words and stay out of logs and metrics."""
+
+    peer_address: str
+    started_at: float
+    calling_ae_title: str = ""
+    called_ae_title: str = ""
+    is_requested: bool = False
+    is_established: bool = False
+    is_nonsense: bool = False
+    rejection: Rejection | None = None
+    accepted: frozenset[str] = frozenset()
+    not_accepted: tuple[NotAccepted, ...] = ()
+    stored: int = 0
+    refused: int = 0
+    last_refusal: Answer | None = None
+    abort_reason: str | None = None
+
+    def outcome(self, *, is_released: bool) -> str | None:
+        """How it ended. None: a connection that asked for nothing, as the health check of a load balancer makes them."""
+        if not self.is_requested:
+            return "not_dicom" if self.is_nonsense else None
+        if self.rejection is not None:
+            return "rejected"
+        return "released" if is_released else "aborted"
+
+    def record(self, outcome: str, ended_at: float) -> AssociationRecord:
+        """The row."""
+        return AssociationRecord(
+            started_at=self.started_at,
+            ended_at=ended_at,
+            peer_address=self.peer_address[:64],
+            calling_ae_title=self.calling_ae_title,
+            called_ae_title=self.called_ae_title,
+            outcome=outcome,
+            reason=self._reason(outcome),
+            stored=self.stored,
+            refused=self.refused,
+            advice=self._advice(),
+        )
+
+    def _reason(self, outcome: str) -> str | None:
+        if self.rejection is not None:
+            return self.rejection.reason
+        if self.last_refusal is not None:
+            return self.last_refusal.label
+        if self.not_accepted and not self.accepted.intersection(STORAGE_SOP_CLASSES):
+            is_unknown = any(not item.is_known for item in self.not_accepted)
+            return "sop_class_not_accepted" if is_unknown else "transfer_syntax_not_accepted"
+        if outcome == "aborted":
+            return self.abort_reason or "connection_lost"
+        return None
+
+    def _advice(self) -> str | None:
+        if self.rejection is not None:
+            return self.rejection.advice
+        if self.is_nonsense and not self.is_requested:
+            return _NOT_DICOM
+        parts = [advise(self.not_accepted)]
+        if (last := self.last_refusal) is not None:
+            parts.append(f"{self.refused} C-STORE refused, the last with {last.label}: {last.comment}.")
+        return " ".join(part for part in parts if part) or None
+
+
+def printable(ae_title: str) -> str:
+    """An AE Title as it may stand in rows and files: at most 16 characters of the default repertoire (PS3.5 6.2, VR AE)."""
+    return "".join(character if character.isascii() and character.isprintable() else "?" for character in ae_title.strip())[:16]

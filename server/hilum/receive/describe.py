@@ -1,0 +1,116 @@
+"""From a stored file to the `Instance` that its row will hold."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import xxhash
+from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+from hilum.domain import Instance
+from hilum.receive import file_meta
+from hilum.receive.file_meta import FileMeta
+from hilum.receive.header import MAXIMUM_HEADER_BYTES, Header, read_header
+from hilum.receive.refusals import CannotUnderstand
+from hilum.store.archive import place_of
+
+_CHUNK_BYTES = 1 << 20
+_FIRST_WINDOW_BYTES = 256 << 10  # holds nearly every header
+_MAXIMUM_INFLATED_BYTES = 1 << 30
+
+
+def describe(file: Path) -> Instance:
+    """Identity, header and digests of a received object. Raises CannotUnderstand, and OSError when it cannot be read.
+
+    The time of reception is the file's own: the same now and when a scan finds the file after a crash.
+    """
+    with file.open("rb") as stream:
+        meta, start, header = _read_beginning(stream)
+        digest, pixel_digest = _digests(stream, start, meta, header)
+    found = file.stat()
+    return Instance(
+        sop_instance_uid=header.sop_instance_uid,
+        sop_class_uid=header.sop_class_uid,
+        study_instance_uid=header.study_instance_uid,
+        series_instance_uid=header.series_instance_uid,
+        transfer_syntax_uid=meta.transfer_syntax_uid,
+        path=place_of(file),
+        size_bytes=found.st_size,
+        digest=digest,
+        pixel_digest=pixel_digest,
+        received_at=found.st_mtime,
+        calling_ae_title=meta.calling_ae_title,
+        called_ae_title=meta.called_ae_title,
+        header=bytes(header.encoded),
+    )
+
+
+def _read_beginning(stream: BinaryIO) -> tuple[FileMeta, int, Header]:
+    """Meta information, start of the data set and header; more is read only if the header is long."""
+    beginning = stream.read(_FIRST_WINDOW_BYTES)
+    try:
+        return _parse(beginning)
+    except CannotUnderstand:
+        if len(beginning) < _FIRST_WINDOW_BYTES:
+            raise
+    return _parse(beginning + stream.read(MAXIMUM_HEADER_BYTES))
+
+
+def _parse(beginning: bytes) -> tuple[FileMeta, int, Header]:
+    meta, start = file_meta.decode(beginning)
+    return meta, start, read_header(memoryview(beginning)[start:], meta.transfer_syntax_uid)
+
+
+def _digests(stream: BinaryIO, start: int, meta: FileMeta, header: Header) -> tuple[str, str]:
+    """xxh3-128 of the data set as received, and of the value of Pixel Data.
+
+    Where Pixel Data has no defined length (it is encapsulated), its digest runs to the end of the data set.
+    """
+    whole, pixels = xxhash.xxh3_128(), xxhash.xxh3_128()
+    visible = _inflating() if meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian else _as_it_is
+    position = 0
+    stream.seek(start)
+    while chunk := stream.read(_CHUNK_BYTES):
+        whole.update(chunk)
+        for piece in visible(chunk):
+            pixels.update(_overlap(piece, position, header))
+            position += len(piece)
+    return whole.hexdigest(), pixels.hexdigest()
+
+
+def _overlap(piece: bytes, position: int, header: Header) -> memoryview:
+    """The bytes of a piece at `position` that belong to Pixel Data."""
+    if header.pixels_start is None:
+        return memoryview(b"")
+    end = len(piece) if header.pixels_end is None else max(0, header.pixels_end - position)
+    return memoryview(piece)[max(0, header.pixels_start - position) : end]
+
+
+def _as_it_is(chunk: bytes) -> Iterator[bytes]:
+    yield chunk
+
+
+def _inflating() -> Callable[[bytes], Iterator[bytes]]:
+    """A function that takes a deflated data set chunk by chunk. A broken or exploding one ends early, like truncated pixels."""
+    inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+    total = 0
+
+    def inflate(chunk: bytes) -> Iterator[bytes]:
+        nonlocal total
+        rest = chunk
+        while total < _MAXIMUM_INFLATED_BYTES:
+            try:
+                piece = inflater.decompress(rest, _CHUNK_BYTES)
+            except zlib.error:
+                total = _MAXIMUM_INFLATED_BYTES
+                return
+            rest = inflater.unconsumed_tail
+            if not piece and not rest:
+                return
+            total += len(piece)
+            yield piece
+
+    return inflate

@@ -1,0 +1,64 @@
+"""The File Meta Information that we put before a received data set (PS3.10 7.1), and read back after a crash."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME
+from hilum.receive.elements import EXPLICIT_LITTLE, elements
+from hilum.receive.refusals import CannotUnderstand
+
+_PREFIX = bytes(128) + b"DICM"
+_GROUP_LENGTH_BYTES = 12
+_VERSION = b"\0\1"
+
+
+@dataclass(frozen=True, slots=True)
+class FileMeta:
+    """What the command and the association said about a data set."""
+
+    sop_class_uid: str
+    sop_instance_uid: str
+    transfer_syntax_uid: str
+    calling_ae_title: str
+    called_ae_title: str
+
+
+def encode(meta: FileMeta) -> bytes:
+    """Preamble, prefix and group 0002, always explicit little endian (PS3.10 7.1)."""
+    group = b"".join(
+        (
+            struct.pack("<HH2sHL", 0x0002, 0x0001, b"OB", 0, len(_VERSION)) + _VERSION,
+            _text(0x0002, b"UI", meta.sop_class_uid),
+            _text(0x0003, b"UI", meta.sop_instance_uid),
+            _text(0x0010, b"UI", meta.transfer_syntax_uid),
+            _text(0x0012, b"UI", IMPLEMENTATION_CLASS_UID),
+            _text(0x0013, b"SH", IMPLEMENTATION_VERSION_NAME),
+            _text(0x0016, b"AE", meta.calling_ae_title),  # Source
+            _text(0x0017, b"AE", meta.calling_ae_title),  # Sending
+            _text(0x0018, b"AE", meta.called_ae_title),  # Receiving
+        )
+    )
+    return _PREFIX + struct.pack("<HH2sHL", 0x0002, 0x0000, b"UL", 4, len(group)) + group
+
+
+def _text(number: int, vr: bytes, value: str) -> bytes:
+    padding = b"\0" if vr == b"UI" else b" "  # PS3.5 6.2
+    encoded = value.encode("ascii", "replace")
+    encoded += padding * (len(encoded) % 2)
+    return struct.pack("<HH2sH", 0x0002, number, vr, len(encoded)) + encoded
+
+
+def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
+    """The meta information at the beginning of a file, and where its data set begins. Raises CannotUnderstand."""
+    start = len(_PREFIX) + _GROUP_LENGTH_BYTES
+    if len(file) < start or bytes(file[128:132]) != b"DICM":
+        raise CannotUnderstand("Not a DICOM file")
+    (length,) = struct.unpack_from("<L", file, start - 4)
+    group = memoryview(file)[start : start + length]
+    if len(group) < length:
+        raise CannotUnderstand("The file ends inside its meta information")
+    values = {item.tag & 0xFFFF: bytes(group[item.value : item.value + (item.length or 0)]) for item in elements(group, EXPLICIT_LITTLE)}
+    texts = [values.get(number, b"").rstrip(b"\0 ").decode("ascii", "replace") for number in (0x0002, 0x0003, 0x0010, 0x0017, 0x0018)]
+    return FileMeta(*texts), start + length

@@ -1,0 +1,92 @@
+"""Which UIDs an encoded data set names, and where its header ends: at Pixel Data.
+
+It runs before the acknowledgement, so that whatever is acknowledged can also be indexed.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+
+from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+from hilum.receive.elements import Encoding, elements, encoding_of, name_of
+from hilum.receive.refusals import CannotUnderstand
+
+MAXIMUM_HEADER_BYTES = 16 << 20
+_PIXEL_DATA = 0x7FE00010
+_SOP_CLASS_UID, _SOP_INSTANCE_UID, _STUDY_INSTANCE_UID, _SERIES_INSTANCE_UID = 0x00080016, 0x00080018, 0x0020000D, 0x0020000E
+_NAMES = {
+    _SOP_CLASS_UID: "SOP Class UID",
+    _SOP_INSTANCE_UID: "SOP Instance UID",
+    _STUDY_INSTANCE_UID: "Study Instance UID",
+    _SERIES_INSTANCE_UID: "Series Instance UID",
+}
+# PS3.5 9.1. Components with a leading zero are tolerated: they exist, and refusing an image for one helps nobody.
+_UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The data set up to Pixel Data; `encoded` is inflated if the data set was deflated.
+
+    `pixels_start`, `pixels_end`: the value of Pixel Data in the (inflated) data set; the end is None where the length is undefined,
+    both are None without Pixel Data.
+    """
+
+    sop_class_uid: str
+    sop_instance_uid: str
+    study_instance_uid: str
+    series_instance_uid: str
+    encoded: memoryview
+    pixels_start: int | None
+    pixels_end: int | None
+
+
+def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str) -> Header:
+    """The header of a data set; Pixel Data need not be there as a whole. Raises CannotUnderstand."""
+    is_deflated = transfer_syntax_uid == DeflatedExplicitVRLittleEndian
+    encoded = _inflate_beginning(data_set) if is_deflated else memoryview(data_set)
+    try:
+        return _read(encoded[:MAXIMUM_HEADER_BYTES], encoding_of(transfer_syntax_uid))
+    except CannotUnderstand:
+        if len(encoded) > MAXIMUM_HEADER_BYTES:
+            raise CannotUnderstand("More than 16 MiB before Pixel Data; remove private data") from None
+        raise
+
+
+def is_uid(text: str) -> bool:
+    """Whether this may stand where the standard wants a UID."""
+    return len(text) <= 64 and bool(_UID.fullmatch(text))
+
+
+def _inflate_beginning(data_set: bytes | memoryview) -> memoryview:
+    """As much of a deflated data set (PS3.5 A.5) as a header may have, however large it would become."""
+    try:
+        return memoryview(zlib.decompressobj(-zlib.MAX_WBITS).decompress(data_set, MAXIMUM_HEADER_BYTES + 1))
+    except zlib.error:
+        raise CannotUnderstand("The data set is not deflated as its Transfer Syntax says") from None
+
+
+def _read(data: memoryview, encoding: Encoding) -> Header:
+    values: dict[int, bytes] = {}
+    end, pixels_start, pixels_end = len(data), None, None
+    for element in elements(data, encoding):
+        if element.tag == _PIXEL_DATA:
+            end, pixels_start = element.start, element.value
+            pixels_end = None if element.length is None else element.value + element.length
+            break
+        if element.tag in _NAMES:
+            values[element.tag] = bytes(data[element.value : element.value + min(element.length or 0, 128)])
+    sop_class, sop_instance, study, series = (_uid(tag, values.get(tag, b"")) for tag in _NAMES)
+    return Header(sop_class, sop_instance, study, series, data[:end], pixels_start, pixels_end)
+
+
+def _uid(tag: int, value: bytes) -> str:
+    text = value.rstrip(b"\0 ").decode("latin-1")
+    if not text:
+        raise CannotUnderstand(f"{_NAMES[tag]} {name_of(tag)} is missing; fill it in")
+    if not is_uid(text):
+        raise CannotUnderstand(f"{_NAMES[tag]} {name_of(tag)} is not a valid UID")
+    return text

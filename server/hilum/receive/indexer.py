@@ -1,0 +1,185 @@
+"""Acknowledged files become rows: in batches, off the association's threads, and again and again until the ledger takes them.
+
+The files are the queue. What is in memory is a list of their names; what a crash takes from it, the scan at start finds again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import queue
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
+
+from hilum import telemetry
+from hilum.domain import Instance, Lane
+from hilum.receive.describe import describe
+from hilum.receive.refusals import CannotUnderstand
+from hilum.receive.threads import start_thread
+from hilum.settings import Settings
+from hilum.store.archive import Archive
+from hilum.store.ledger import Arrival, Ledger, RecordOutcome
+
+_log = telemetry.logger("receive")
+
+BATCH = 256
+_GATHER_SECONDS = 0.02
+_MAXIMUM_BACKLOG = 10_000
+_PATIENCE_SECONDS = 60.0
+# Trying again at once would help nobody, and one such file must not hold up the others.
+_LOST = frozenset({errno.ENOENT, errno.EIO, errno.EBADMSG, errno.EUCLEAN})
+_BACKOFF_SECONDS, _MAXIMUM_BACKOFF_SECONDS = 0.25, 5.0
+
+
+def index(files: Sequence[Path], settings: Settings, ledger: Ledger, archive: Archive) -> Counter[RecordOutcome]:
+    """Record these files and move each to where its outcome wants it. Idempotent. Raises SQLAlchemyError with nothing lost.
+
+    A file that cannot be read as DICOM goes to quarantine, and so does one that the ledger refuses for what is in it.
+    """
+    arrivals = {file: arrival for file in files if (arrival := _arrival(file, settings, archive)) is not None}
+    for file in arrivals:
+        archive.place(file)
+    try:
+        outcomes = ledger.record(list(arrivals.values()))
+    except (DataError, IntegrityError) as error:
+        return _index_singly(list(arrivals), error, settings, ledger, archive)
+    for file, outcome in zip(arrivals, outcomes, strict=True):
+        _settle(file, outcome, archive)
+        telemetry.INSTANCES_RECEIVED.labels(outcome=outcome.value).inc()
+    return Counter(outcomes)
+
+
+def _index_singly(files: Sequence[Path], error: Exception, settings: Settings, ledger: Ledger, archive: Archive) -> Counter[RecordOutcome]:
+    """One bad file must not hold up its batch."""
+    if len(files) == 1:
+        _log.error("quarantined", file=files[0].name, problem=f"the ledger refuses it: {type(error).__name__}")
+        archive.quarantine(files[0])
+        return Counter()
+    return sum((index([file], settings, ledger, archive) for file in files), Counter())
+
+
+def _arrival(file: Path, settings: Settings, archive: Archive) -> Arrival | None:
+    try:
+        return arrival_of(describe(file), settings)
+    except CannotUnderstand as problem:
+        _log.error("quarantined", file=file.name, problem=problem.comment)
+        archive.quarantine(file)
+    except OSError as error:
+        if error.errno not in _LOST:
+            raise
+        _log.error("unreadable", file=file.name, problem=error.strerror, advice="left in unindexed for the next start")
+    return None
+
+
+def arrival_of(instance: Instance, settings: Settings) -> Arrival:
+    """What shall happen with a received instance."""
+    return Arrival(
+        instance=instance,
+        lane=Lane.LIVE,
+        releases=settings.models.releases,
+        quiet_seconds=settings.studies.quiet_for(instance.calling_ae_title),
+        maximum_wait_seconds=settings.studies.maximum_wait_seconds,
+    )
+
+
+def _settle(file: Path, outcome: RecordOutcome, archive: Archive) -> None:
+    """What follows for the file. One that cannot be moved is still found by readers, and the scan at start tries again."""
+    move = {RecordOutcome.DUPLICATE: archive.discard, RecordOutcome.CONFLICT: archive.quarantine}.get(outcome, archive.settle)
+    if outcome is RecordOutcome.CONFLICT:
+        _log.warning("conflict", file=file.name, advice="other pixels under a known SOP Instance UID; the first ones stay in use")
+    try:
+        move(file)
+    except OSError as error:
+        _log.warning("not_settled", file=file.name, problem=error.strerror)
+
+
+class Indexer:
+    """The thread of one listener that indexes what the associations have acknowledged."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        ledger: Ledger,
+        archive: Archive,
+        *,
+        maximum_backlog: int = _MAXIMUM_BACKLOG,
+        patience_seconds: float = _PATIENCE_SECONDS,
+    ) -> None:
+        self._maximum_backlog, self._patience_seconds = maximum_backlog, patience_seconds
+        self._settings, self._ledger, self._archive = settings, ledger, archive
+        self._queue: queue.SimpleQueue[tuple[Path, float] | None] = queue.SimpleQueue()
+        self._stopping = threading.Event()
+        self._failing_since: float | None = None
+        self.failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = start_thread("indexer", self._run)
+
+    def put(self, file: Path) -> None:
+        """Index this file soon. Never blocks."""
+        self._queue.put((file, time.monotonic()))
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether more should be refused: the ledger has been away for long, or cannot keep up (promise 3)."""
+        since = self._failing_since
+        is_away = since is not None and time.monotonic() - since >= self._patience_seconds
+        return is_away or self._queue.qsize() >= self._maximum_backlog
+
+    def stop(self, seconds: float) -> None:
+        """Index what is left, for so long at most; the rest waits in `unindexed` for the next start."""
+        self._stopping.set()
+        self._queue.put(None)
+        if self._thread is not None:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            while batch := self._next_batch():
+                self._index(batch)
+        except BaseException as error:
+            self.failure = error  # the listener's main thread ends the process with it
+            raise
+
+    def _next_batch(self) -> list[tuple[Path, float]]:
+        """At most 256 files, or those of 20 ms; none when it is time to stop."""
+        if (first := self._queue.get()) is None:
+            return []
+        batch, end = [first], time.monotonic() + _GATHER_SECONDS
+        with contextlib.suppress(queue.Empty):
+            while len(batch) < BATCH:
+                if (following := self._queue.get(timeout=max(0.0, end - time.monotonic()))) is None:
+                    self._queue.put(None)
+                    break
+                batch.append(following)
+        return batch
+
+    def _index(self, batch: list[tuple[Path, float]]) -> None:
+        pause = _BACKOFF_SECONDS
+        while not self._try(batch) and not self._stopping.wait(pause):
+            pause = min(2 * pause, _MAXIMUM_BACKOFF_SECONDS)
+            batch = [item for item in batch if item[0].exists()]  # the others were indexed singly, or quarantined
+
+    def _try(self, batch: list[tuple[Path, float]]) -> bool:
+        try:
+            index([file for file, _ in batch], self._settings, self._ledger, self._archive)
+        except (SQLAlchemyError, OSError) as error:
+            self._failing_since = self._failing_since or time.monotonic()
+            _log.error("not_indexed", files=len(batch), problem=_kind(error), advice="kept in unindexed; trying again")
+            return False
+        self._failing_since = None
+        for _, acknowledged_at in batch:
+            telemetry.INDEX_SECONDS.observe(time.monotonic() - acknowledged_at)
+        return True
+
+
+def _kind(error: Exception) -> str:
+    """What went wrong, without what a database repeats of the data."""
+    return f"{type(error).__name__}: {error.strerror}" if isinstance(error, OSError) else type(error).__name__

@@ -1,0 +1,171 @@
+"""The DICOM listener of one process: pynetdicom's server on a socket that the supervisor has bound.
+
+Several processes accept from the one socket, so that a dying process takes no waiting connection with it (SO_REUSEPORT would).
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+import socketserver
+import struct
+import sys
+import threading
+import time
+
+from pynetdicom import AE, _config, evt
+from pynetdicom.events import Event
+from pynetdicom.sop_class import Verification
+from pynetdicom.transport import RequestHandler, ThreadedAssociationServer
+
+from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME, telemetry
+from hilum.receive.acceptor import Acceptor
+from hilum.receive.door import Door
+from hilum.receive.indexer import Indexer
+from hilum.receive.intake import Intake
+from hilum.receive.threads import start_thread
+from hilum.settings import Receive, Settings
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger
+
+_log = telemetry.logger("receive")
+
+Address = tuple[str, int] | tuple[str, int, int, int]  # IPv4 or IPv6
+
+_POLL_SECONDS = 0.25
+_DRAIN_SECONDS = 10.0
+_FLUSH_SECONDS = 8.0
+
+
+def serve_listener(settings: Settings, listening_socket: socket.socket, ledger: Ledger, archive: Archive, stop: threading.Event) -> None:
+    """Receive until `stop` is set; then finish what is in progress and return.
+
+    What an earlier process of this name (`archive.process`) left behind is swept and indexed first.
+    """
+    indexer = Indexer(settings, ledger, archive)
+    archive.sweep(archive.process)
+    for file in archive.unindexed(archive.process):
+        indexer.put(file)
+    indexer.start()
+    door = Door(settings.receive, Intake(settings.receive, archive, indexer), ledger)
+    server = _make_server(settings.receive, listening_socket, door)
+    accepting = start_thread("accept", server.serve_forever, _POLL_SECONDS)
+    _log.info("listening", port=listening_socket.getsockname()[1])
+    while not stop.wait(_POLL_SECONDS) and indexer.failure is None and accepting.is_alive():
+        pass
+    server.shutdown()
+    _drain(server)
+    indexer.stop(_FLUSH_SECONDS)
+    if indexer.failure is not None:
+        raise indexer.failure
+    if not stop.is_set():
+        raise RuntimeError("the accepting thread has ended")
+
+
+def _make_server(settings: Receive, listening_socket: socket.socket, door: Door) -> SharedSocketServer:
+    # Both are documented: no log of pynetdicom's own, which holds identifiers and costs a tenth of the time; our context in its threads.
+    _config.LOG_HANDLER_LEVEL = "none"
+    _config.PASS_CONTEXTVARS = True
+    ae = AE()
+    ae.implementation_class_uid = IMPLEMENTATION_CLASS_UID
+    ae.implementation_version_name = IMPLEMENTATION_VERSION_NAME
+    ae.maximum_pdu_size = settings.maximum_pdu_bytes
+    ae.acse_timeout = settings.acse_timeout_seconds
+    ae.dimse_timeout = settings.dimse_timeout_seconds
+    ae.network_timeout = settings.network_timeout_seconds
+    ae.maximum_associations = sys.maxsize  # `Door` counts: pynetdicom's count includes associations that are over
+    ae.add_supported_context(Verification)  # each connection copies these; the real ones follow in EVT_REQUESTED
+    server: SharedSocketServer = ae.make_server(
+        listening_socket.getsockname()[:2],
+        server_class=SharedSocketServer,
+        request_handler=_Connection,
+        listening_socket=listening_socket,
+        door=door,
+    )
+    server.bind(evt.EVT_CONN_OPEN, server.opened)
+    return server
+
+
+def _drain(server: SharedSocketServer) -> None:
+    """Let each message in progress come to its response, then abort; who takes too long is cut off."""
+    server.door.closing.set()
+    end = time.monotonic() + _DRAIN_SECONDS
+    while (remaining := list(server.acceptors.values())) and time.monotonic() < end:
+        for acceptor in remaining:
+            acceptor.close_if_idle()
+        time.sleep(0.05)
+    for acceptor in remaining:
+        acceptor.cut()
+
+
+class SharedSocketServer(ThreadedAssociationServer):  # type: ignore[misc] # pynetdicom ships no types
+    """Accepts from a socket that is bound, listening, and not ours to close."""
+
+    daemon_threads = True
+
+    def __init__(self, *args: object, listening_socket: socket.socket, door: Door, **keywords: object) -> None:
+        self._listening_socket = listening_socket
+        self.door = door
+        self.acceptors: dict[Address, Acceptor] = {}
+        super().__init__(*args, **keywords)
+
+    def server_bind(self) -> None:
+        """Instead of binding, take the socket. It must not block: another process may be faster at accepting."""
+        super().server_close()  # the one that socketserver has just made
+        self.socket = self._listening_socket
+        self.socket.settimeout(0.0)
+        self.server_address = self.socket.getsockname()
+
+    def server_activate(self) -> None:
+        """It listens already."""
+
+    def shutdown(self) -> None:
+        """Stop accepting. The socket stays open: pynetdicom would shut it down, and so in every process that has it."""
+        socketserver.BaseServer.shutdown(self)
+
+    def opened(self, event: Event) -> None:
+        """EVT_CONN_OPEN: the association exists, and its thread has not started yet."""
+        self.acceptors[event.address] = Acceptor(event.assoc, event.address[0], self.door)
+
+    def process_request(self, request: socket.socket, client_address: Address) -> None:
+        """A thread for each connection."""
+        start_thread("connection", self.process_request_thread, request, client_address)
+
+    def verify_request(self, _request: socket.socket, _client_address: Address) -> bool:
+        """Bound the threads of connections that never ask for an association: beyond the bound they are closed unheard."""
+        if len(self.acceptors) < 2 * self.door.settings.maximum_associations + 16:
+            return True
+        telemetry.ASSOCIATIONS.labels(outcome="dropped").inc()
+        return False
+
+    def handle_error(self, _request: socket.socket, _client_address: Address) -> None:
+        """A bug in a connection's thread ends that connection only. socketserver would print the peer's address."""
+        _log.exception("connection_failed")
+
+    def get_request(self) -> tuple[socket.socket, Address]:
+        """A connection, set up for small answers and for peers that fall silent."""
+        try:
+            client, address = super().get_request()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                time.sleep(_POLL_SECONDS)  # else the loop would spin until a descriptor is free
+            raise
+        client.settimeout(None)
+        # Without it each response waits for the delayed acknowledgement of the one before, 40 ms.
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # pynetdicom reads a whole PDU at once: a peer that stops in its middle would keep the thread for ever.
+        limit = struct.pack("ll", max(1, int(self.door.settings.network_timeout_seconds)), 0)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        return client, address
+
+
+class _Connection(RequestHandler):  # type: ignore[misc] # pynetdicom ships no types
+    """The thread of one connection. It outlives the association, and so sees every way in which one can end."""
+
+    def handle(self) -> None:
+        super().handle()
+        try:
+            self.server.acceptors[self.client_address].attend()
+        finally:
+            self.server.acceptors.pop(self.client_address, None)

@@ -1,0 +1,73 @@
+"""Why a C-STORE request fails, and with which status: the one table from exception to DIMSE status.
+
+PS3.4 B.2.3, Table B.2-1 (and GG.4.1 for non-patient objects): A7xx out of resources, A9xx data set does not match SOP Class,
+Cxxx cannot understand. Senders come back after A7xx and give an object up after the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+COMMENT_LENGTH = 64  # Error Comment (0000,0902) is LO, PS3.5 Table 6.2-1
+
+
+class Refusal(Exception):
+    """A request that must not be acknowledged. The comment tells the sender what to change, without patient data."""
+
+    def __init__(self, comment: str) -> None:
+        super().__init__(comment)
+        self.comment = comment
+
+
+class OutOfResources(Refusal):
+    """Nothing is wrong with the object: send it again later."""
+
+
+class DataSetDoesNotMatch(Refusal):
+    """The data set contradicts the command that carries it."""
+
+
+class CannotUnderstand(Refusal):
+    """The data set cannot be read, or does not say what it is."""
+
+
+class SopClassNotNegotiated(Refusal):
+    """The command names another SOP Class than its Presentation Context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A failure as it goes on the wire."""
+
+    status: int
+    comment: str
+
+    @property
+    def label(self) -> str:
+        """The status as in the standard's tables: `0xA700`."""
+        return f"0x{self.status:04X}"
+
+
+_STATUS: tuple[tuple[type[BaseException], int], ...] = (
+    (OutOfResources, 0xA700),
+    (DataSetDoesNotMatch, 0xA900),
+    (SopClassNotNegotiated, 0x0122),  # PS3.7 9.1.1.1.9
+    (CannotUnderstand, 0xC000),
+    (OSError, 0xA700),  # disk full, quota, read-only, input/output error: another time or another disk helps
+    (MemoryError, 0xA700),
+    (Exception, 0xC000),
+)
+
+
+def answer(error: Exception) -> Answer:
+    """The status and the comment for what went wrong."""
+    status = next(status for kind, status in _STATUS if isinstance(error, kind))
+    return Answer(status, _comment(error)[:COMMENT_LENGTH])
+
+
+def _comment(error: Exception) -> str:
+    if isinstance(error, Refusal):
+        return error.comment
+    if isinstance(error, (OSError, MemoryError)):
+        return "Storage is full or not writable; send again later"
+    return "Internal error at the receiver; see its log"

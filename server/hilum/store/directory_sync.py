@@ -1,0 +1,57 @@
+"""Directories that survive a power cut: a file's name is durable only when its folder is synced."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+
+
+class SharedSync:
+    """One directory sync for all who wait. Who comes while a sync runs needs the next: the running one may have missed the rename."""
+
+    def __init__(self, folder: Path, sync: Callable[[Path], None] | None = None) -> None:
+        self._folder = folder
+        self._sync = sync or _sync_folder
+        self._next: Future[None] = Future()
+        self._swap = threading.Lock()
+        self._turn = threading.Lock()
+
+    def wait(self) -> None:
+        """Return when a sync that began after this call has ended. Raises its OSError."""
+        with self._swap:
+            mine = self._next
+        with self._turn:
+            if not mine.done():
+                self._run(mine)
+        mine.result()
+
+    def _run(self, mine: Future[None]) -> None:
+        with self._swap:
+            self._next = Future()
+        try:
+            self._sync(self._folder)
+        except OSError as error:
+            mine.set_exception(error)
+        else:
+            mine.set_result(None)
+
+
+def make_durable_folder(folder: Path) -> None:
+    """Create a folder and sync every level: an acknowledged object must not vanish with its folder."""
+    missing = [level for level in (folder, *folder.parents) if not level.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for level in missing:
+        with contextlib.suppress(PermissionError):  # a parent that we may not open is not ours to create in either
+            _sync_folder(level.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,153 @@
+"""Where tritonserver comes from, and the folder from which it can run.
+
+The nvidia-pytriton wheel carries NVIDIA's binaries; its Python code is not used. The Python stub must lie beside the backend's
+library, and site-packages may be read-only, so a small run-time folder is put together in the state folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+_DISTRIBUTION: Final = "nvidia-pytriton"
+_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
+_LIBPYTHON: Final = f"libpython{_PYTHON}.so.1.0"
+_GLIBC: Final = (2, 35)  # the wheel is manylinux_2_35
+_INSTALL: Final = 'pip install "hilum[embedded]", or set triton.url to a Triton that runs elsewhere'
+
+
+@dataclass(frozen=True, slots=True)
+class Wheel:
+    """What the installed wheel holds."""
+
+    version: str
+    tritonserver: Path
+    backend: Path
+    caches: Path
+    libraries: Path
+    stub: Path
+
+
+def find() -> Wheel | None:
+    """The wheel, located without importing it; None: not installed."""
+    try:
+        distribution = metadata.distribution(_DISTRIBUTION)
+    except metadata.PackageNotFoundError:
+        return None
+    root = Path(str(distribution.locate_file("")))
+    server = root / "pytriton/tritonserver"
+    return Wheel(
+        version=distribution.version,
+        tritonserver=server / "bin/tritonserver",
+        backend=server / "backends/python",
+        caches=server / "caches",
+        libraries=root / "nvidia_pytriton.libs",
+        stub=server / f"python_backend_stubs/{_PYTHON}/triton_python_backend_stub",
+    )
+
+
+def preflight() -> list[str]:
+    """Every reason why the embedded server could not run here, each with what to do; empty: it can."""
+    wheel = find()
+    checks = (
+        _machine_problem(),
+        wheel_problem(wheel),
+        glibc_problem(platform.libc_ver()),
+        _libpython_problem(),
+        numpy_problem(_numpy_version()),
+    )
+    return [problem for problem in checks if problem]
+
+
+def _machine_problem() -> str | None:
+    if sys.platform == "linux" and platform.machine() == "x86_64":
+        return None
+    here = f"{sys.platform} {platform.machine()}"
+    return f"The embedded Triton runs on Linux x86_64, this is {here}: set triton.url to a Triton that runs elsewhere."
+
+
+def wheel_problem(wheel: Wheel | None) -> str | None:
+    """Not installed, or not whole."""
+    if wheel is None:
+        return f"The tritonserver of {_DISTRIBUTION} is not installed: {_INSTALL}."
+    missing = next((path for path in (wheel.tritonserver, wheel.backend / "libtriton_python.so", wheel.stub) if not path.is_file()), None)
+    return f"{_DISTRIBUTION} {wheel.version} lacks {missing}: install it again ({_INSTALL})." if missing else None
+
+
+def glibc_problem(found: tuple[str, str]) -> str | None:
+    """`found`: name and version, as platform.libc_ver gives them."""
+    name, version = found
+    if name != "glibc" or tuple(int(part) for part in version.split(".")[:2]) < _GLIBC:
+        need = ".".join(map(str, _GLIBC))
+        here = f"{name or 'another libc'} {version}"
+        return f"The embedded Triton needs glibc {need}, this is {here}: use Debian 12, Ubuntu 22.04 or newer, or set triton.url."
+    return None
+
+
+def _libpython_problem() -> str | None:
+    """The stub is linked against the system's libpython, whatever Python runs Hilum."""
+    try:
+        ctypes.CDLL(_LIBPYTHON)
+    except OSError:
+        return f"Triton's Python stub needs {_LIBPYTHON}: apt install libpython{_PYTHON}."
+    return None
+
+
+def _numpy_version() -> str:
+    try:
+        return metadata.version("numpy")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def numpy_problem(version: str) -> str | None:
+    """Under numpy 2 the stub reads every input as a constant, without an error."""
+    if version and int(version.partition(".")[0]) < 2:
+        return None
+    return f'Triton\'s Python stub gives wrong answers with numpy {version or "missing"}: pip install "numpy<2".'
+
+
+def prepare(wheel: Wheel, state_dir: Path) -> Path:
+    """The run-time folder of this wheel's version, made on first use; several processes may race, one wins whole."""
+    target = state_dir / "triton" / f"{wheel.version}-py{_PYTHON.replace('.', '')}"
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".making-") as scratch:
+        made = Path(scratch, "runtime")
+        backend = made / "backends/python"
+        backend.mkdir(parents=True)
+        for part in ("libtriton_python.so", "triton_python_backend_utils.py"):
+            shutil.copy2(wheel.backend / part, backend / part)
+        shutil.copy2(wheel.stub, backend / wheel.stub.name)
+        (backend / wheel.stub.name).chmod(0o755)
+        _rename_unless_there(made, target)
+    return target
+
+
+def _rename_unless_there(made: Path, target: Path) -> None:
+    try:
+        made.rename(target)
+    except OSError:
+        if not target.is_dir():
+            raise
+
+
+def environment(wheel: Wheel) -> dict[str, str]:
+    """What tritonserver and its stubs may see: our Python first in PATH, the wheel's libraries, none of our settings or secrets."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HILUM_", "PYTHON", "PROMETHEUS_", "VIRTUAL_ENV"))}
+    # Not resolved: the link in the virtual environment is what leads the stub to its site-packages.
+    folder = Path(sys.executable).parent
+    libraries = [str(wheel.libraries), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return kept | {
+        "PATH": os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)]),
+        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+    }

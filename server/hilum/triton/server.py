@@ -1,0 +1,163 @@
+"""The embedded tritonserver as a child process of the supervisor: loopback only, explicit models, dies with its parent."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from hilum import telemetry
+from hilum.errors import ConfigurationError
+from hilum.triton import command, leftovers, runtime
+
+_LAUNCHER: Final = Path(__file__).with_name("launcher.py")
+_POLL_SECONDS: Final = 0.05
+_PORT_ATTEMPTS: Final = 3
+_KILL_AFTER_SECONDS: Final = 5.0  # beyond Triton's own exit timeout
+_LOG_BYTES: Final = 8 << 20
+_PORT_LOST: Final = ("address already in use", "unavailable - socket", "failed to start")
+_HARMLESS: Final = "CudaDriverHelper"  # an E line of every start without a GPU
+
+log = telemetry.logger("triton")
+
+
+class EmbeddedTriton:
+    """One tritonserver over `<built_dir>/embedded`.
+
+    `start` must be called by a thread that lives as long as the server shall: the kernel ends the server with that thread.
+    """
+
+    def __init__(
+        self,
+        built_dir: Path,
+        state_dir: Path,
+        triton_names: Sequence[str],
+        start_timeout_seconds: float = 120.0,
+        exit_timeout_seconds: float = 15.0,
+    ) -> None:
+        self._repository = (built_dir / "embedded").resolve()
+        self._state_dir = state_dir.resolve()
+        self._names = tuple(triton_names)
+        self._start_timeout = start_timeout_seconds
+        self._exit_timeout = exit_timeout_seconds
+        self._region_prefix = leftovers.prefix(state_dir)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+        self.ports: command.Ports | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, once started."""
+        return self._process.pid if self._process else None
+
+    @property
+    def log_file(self) -> Path:
+        """What tritonserver itself writes; it holds no patient data."""
+        return self._state_dir / "run/tritonserver.log"
+
+    def poll(self) -> int | None:
+        """Exit status, None while it runs (and before it was started)."""
+        return self._process.poll() if self._process else None
+
+    def start(self) -> str:
+        """Start and wait until every model is loaded; the gRPC address. The same ports are taken again after a crash.
+
+        Raises ConfigurationError when it cannot run here, a release is not built, a model does not load, or it takes too long.
+        """
+        wheel = self._require_startable()
+        if swept := leftovers.sweep(self._region_prefix):
+            log.info("leftovers_swept", what=swept)
+        for _ in range(_PORT_ATTEMPTS):
+            self.ports = self.ports or command.free_ports()
+            self._spawn(wheel, self.ports)
+            if self._is_ready_in_time(self.ports):
+                log.info("triton_ready", pid=self.pid, grpc_port=self.ports.grpc, models=len(self._names))
+                return f"{command.HOST}:{self.ports.grpc}"
+            if not self._lost_its_port():
+                break
+            self.ports = None
+        raise ConfigurationError([self._why_it_ended()])
+
+    def stop(self) -> int | None:
+        """SIGTERM, so that the queue is finished; SIGKILL if that takes too long. Exit status, None if it never ran."""
+        process = self._process
+        if process is None:
+            return None
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(self._exit_timeout + _KILL_AFTER_SECONDS)
+            except subprocess.TimeoutExpired:
+                log.warning("triton_killed", pid=process.pid)
+                process.kill()
+                process.wait()
+        leftovers.sweep(self._region_prefix)
+        return process.returncode
+
+    def _require_startable(self) -> runtime.Wheel:
+        if self._process and self._process.poll() is None:
+            raise RuntimeError("tritonserver is already running")
+        wheel, problems = runtime.find(), runtime.preflight()
+        for name in self._names:
+            if not (self._repository / name / "config.pbtxt").is_file():
+                problems.append(f"{name} is not built in {self._repository}: run `hilum models build`.")
+        if problems or wheel is None:
+            raise ConfigurationError(problems)
+        return wheel
+
+    def _spawn(self, wheel: runtime.Wheel, ports: command.Ports) -> None:
+        folder = runtime.prepare(wheel, self._state_dir)
+        launcher = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), str(wheel.tritonserver)]
+        options = command.arguments(
+            self._repository, self._names, folder / "backends", wheel.caches, ports, self._region_prefix, self._exit_timeout
+        )
+        self._turn_log()
+        with self.log_file.open("ab") as sink:
+            self._log_start = sink.tell()
+            # Its own session: Ctrl-C in a terminal is for the supervisor, which stops the server last.
+            self._process = subprocess.Popen(  # noqa: S603 - our own launcher and the wheel's binary, no shell
+                [*launcher, *options],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                env=runtime.environment(wheel),
+                start_new_session=True,
+            )
+
+    def _is_ready_in_time(self, ports: command.Ports) -> bool:
+        """True: every model is loaded. False: it ended by itself. Too late: it is ended, and ConfigurationError."""
+        deadline = time.monotonic() + self._start_timeout
+        while self.poll() is None:
+            if command.is_ready(ports.http):
+                return True
+            if time.monotonic() > deadline:
+                self.stop()
+                limit = f"{self._start_timeout:g} s (triton.start_timeout_seconds)"
+                raise ConfigurationError([f"tritonserver was not ready within {limit}; its log: {self.log_file}"])
+            time.sleep(_POLL_SECONDS)
+        return False
+
+    def _turn_log(self) -> None:
+        self.log_file.parent.mkdir(parents=True, exist_ok=True)
+        if self.log_file.is_file() and self.log_file.stat().st_size > _LOG_BYTES:
+            self.log_file.replace(self.log_file.with_suffix(".log.1"))
+
+    def _last_log(self) -> list[str]:
+        """Lines of the present run."""
+        with self.log_file.open("rb") as source:
+            source.seek(self._log_start)
+            return source.read(_LOG_BYTES).decode(errors="replace").splitlines()
+
+    def _lost_its_port(self) -> bool:
+        """Another program took a port between our choice and tritonserver's."""
+        return any(sign in line.lower() for line in self._last_log() for sign in _PORT_LOST)
+
+    def _why_it_ended(self) -> str:
+        lines = [line for line in self._last_log() if _HARMLESS not in line]
+        errors = [line for line in lines if " E " in line[:40] or line.startswith("error:")] or lines[-5:]
+        shown = "\n  ".join(line[:400] for line in errors[:5])
+        return f"tritonserver ended with status {self.poll()} before it was ready:\n  {shown}\n  The whole log: {self.log_file}"

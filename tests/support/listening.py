@@ -1,0 +1,133 @@
+"""A listener in a process of its own, on a socket that the test has bound, as the supervisor will do it.
+
+The socket listens before the process starts, so nobody has to wait for it, and it outlives a kill -9.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+from hilum.receive.file_meta import decode
+from hilum.settings import Settings, restore
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger
+from hilum.store.migrate import migrate
+
+_ROOT = Path(__file__).resolve().parents[2]
+PROCESS = "listener-1"
+
+
+def make_settings(state: Path, **receive: Any) -> Settings:
+    """Settings of an installation in `state`, with a migrated ledger. No disk reserve, unless asked for."""
+    state.mkdir(parents=True, exist_ok=True)
+    shutil.copy(_migrated_ledger(), state / "ledger.sqlite")
+    return Settings(site={"state_dir": state}, receive={"host": "127.0.0.1", "reserve_bytes": 0, **receive})
+
+
+@functools.cache
+def _migrated_ledger() -> Path:
+    """An empty ledger, migrated once a test run."""
+    file = Path(tempfile.mkdtemp(prefix="hilum-ledger-")) / "ledger.sqlite"
+    migrate(f"sqlite:///{file}")
+    with sqlite3.connect(file) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return file
+
+
+class ListenerProcess:
+    """`serve_listener` in a child process, alive inside a `with` block."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.archive = Archive(settings.archive_dir)
+        self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.port = int(self.socket.getsockname()[1])
+        self.log = settings.site.state_dir / "listener.log"
+        self.child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the child; connections made from now on are answered as soon as it is up."""
+        self.child = self.start_another(PROCESS)
+
+    def start_another(self, process: str) -> subprocess.Popen[bytes]:
+        """One more child of this name on the same socket; the caller ends it."""
+        command = [sys.executable, "-m", "tests.support.listening", str(self.socket.fileno()), process]
+        with self.log.open("ab") as log:
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_ROOT, pass_fds=[self.socket.fileno()])
+        assert child.stdin is not None
+        child.stdin.write(self.settings.dump().encode())
+        child.stdin.close()
+        return child
+
+    def kill(self) -> None:
+        """kill -9."""
+        assert self.child is not None
+        self.child.kill()
+        self.child.wait()
+
+    def stop(self) -> int:
+        """SIGTERM; the exit status."""
+        assert self.child is not None
+        self.child.terminate()
+        return self.child.wait(timeout=30)
+
+    def ledger(self) -> Ledger:
+        """The test's own view of the ledger."""
+        return Ledger(self.settings.ledger_url)
+
+    def rows(self, query: str) -> list[sqlite3.Row]:
+        """Rows of the ledger's database file."""
+        with sqlite3.connect(self.settings.site.state_dir / "ledger.sqlite") as connection:
+            connection.row_factory = sqlite3.Row
+            return connection.execute(query).fetchall()
+
+    def data_sets(self) -> dict[str, bytes]:
+        """SOP Instance UID to the encoded data set, of every recorded instance."""
+        return {row["sop_instance_uid"]: data_set_of(self.archive.locate(row["path"])) for row in self.rows("SELECT * FROM instance")}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.child is not None and self.child.poll() is None:
+            self.kill()
+        self.socket.close()
+
+
+def data_set_of(file: Path) -> bytes:
+    """What follows the file meta information, as it stands."""
+    content = file.read_bytes()
+    return content[decode(content)[1] :]
+
+
+def unindexed(archive: Archive) -> Iterator[Path]:
+    """Everything below `unindexed`, half-received files included."""
+    return (file for file in (archive.root / "unindexed").rglob("*") if file.is_file())
+
+
+def main(descriptor: int, process: str) -> None:
+    """The child."""
+    from hilum.receive.listener import serve_listener
+
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    settings = restore(sys.stdin.read())
+    ledger = Ledger(settings.ledger_url)
+    serve_listener(settings, socket.socket(fileno=descriptor), ledger, Archive(settings.archive_dir, process), stop)
+    assert "torch" not in sys.modules
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,69 @@
+"""A Storage SCU that sends exactly the bytes it is given, right or wrong, and says how each request was answered."""
+
+from __future__ import annotations
+
+import time
+from io import BytesIO
+from typing import Self
+
+from pydicom.uid import DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian
+from pynetdicom import AE
+from pynetdicom.association import Association
+from pynetdicom.dimse_primitives import C_STORE
+
+DX = str(DigitalXRayImageStorageForPresentation)
+
+
+class RawScu:
+    """One association, for one SOP Class and Transfer Syntax and for Verification."""
+
+    def __init__(
+        self,
+        port: int,
+        *,
+        sop_class_uid: str = DX,
+        transfer_syntax_uid: str = ExplicitVRLittleEndian,
+        called: str = "HILUM",
+        calling: str = "RAWSCU",
+    ) -> None:
+        ae = AE(calling)
+        ae.add_requested_context(sop_class_uid, [transfer_syntax_uid])
+        ae.add_requested_context("1.2.840.10008.1.1")
+        ae.acse_timeout = ae.dimse_timeout = ae.network_timeout = 30
+        self.assoc: Association = ae.associate("127.0.0.1", port, ae_title=called)
+        self._sop_class_uid = sop_class_uid
+        self._message_id = 0
+
+    def store(self, encoded: bytes, sop_instance_uid: str | None, *, sop_class_uid: str | None = None) -> tuple[int, str]:
+        """Status and Error Comment of one C-STORE; -1 when no response came."""
+        self._message_id += 1
+        request = C_STORE()
+        request.MessageID = self._message_id
+        request.AffectedSOPClassUID = sop_class_uid or self._sop_class_uid
+        request.AffectedSOPInstanceUID = sop_instance_uid
+        request.Priority = 2
+        request.DataSet = BytesIO(encoded) if encoded else None
+        response = self._exchange(request)
+        return (-1, "") if response is None else (int(response.Status), str(response.ErrorComment or ""))
+
+    def _exchange(self, request: C_STORE) -> C_STORE | None:
+        # As pynetdicom's own send_c_store does it, but without building a data set.
+        self.assoc._reactor_checkpoint.clear()
+        while not self.assoc._is_paused:
+            time.sleep(0.001)
+        try:
+            self.assoc.dimse.send_msg(request, 1)
+            return self.assoc.dimse.get_msg(block=True)[1]
+        finally:
+            self.assoc._reactor_checkpoint.set()
+
+    def echo(self) -> int:
+        """Status of a C-ECHO; -1 when no response came."""
+        return int(getattr(self.assoc.send_c_echo(), "Status", -1)) if self.assoc.is_established else -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.assoc.is_established:
+            self.assoc.release()

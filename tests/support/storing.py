@@ -1,0 +1,131 @@
+"""A child that stores objects through the real intake and indexer, and dies at a chosen durable boundary.
+
+Death comes from the operating system's functions (the outermost seam): just before or just after the second object's call.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydicom.uid import DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian
+
+from hilum.receive.file_meta import FileMeta
+from hilum.settings import Settings, restore
+
+_ROOT = Path(__file__).resolve().parents[2]
+# Where the child dies while it handles the second of two objects, and how many objects a scan then finds.
+BOUNDARIES = {
+    "after the part is written": 1,
+    "after fdatasync": 1,
+    "after the rename": 2,  # complete but not acknowledged: kept, and the sender's repetition is a duplicate
+    "after the directory sync": 2,
+    "after it has its place": 2,
+    "after the row is committed": 2,
+    "after it is settled": 2,
+}
+_UIDS = ("1.2.3.1", "1.2.3.2")
+
+
+def element(tag: int, vr: bytes, value: bytes) -> bytes:
+    """One explicit VR little endian data element."""
+    head = (tag >> 16).to_bytes(2, "little") + (tag & 0xFFFF).to_bytes(2, "little") + vr
+    if vr in (b"OW", b"OB", b"UN", b"SQ"):
+        return head + b"\0\0" + len(value).to_bytes(4, "little") + value
+    return head + len(value).to_bytes(2, "little") + value
+
+
+def uid_element(tag: int, uid: str) -> bytes:
+    """A UI element, padded as it must be."""
+    value = uid.encode()
+    return element(tag, b"UI", value + b"\0" * (len(value) % 2))
+
+
+def data_set(uid: str, *, study: str = "1.2.3", pixels: bytes = bytes(range(256)) * 64, patient_id: bytes = b"P1") -> bytes:
+    """A small DX data set in explicit little endian, as bytes of our own making."""
+    return b"".join(
+        (
+            uid_element(0x00080016, DigitalXRayImageStorageForPresentation),
+            uid_element(0x00080018, uid),
+            element(0x00080060, b"CS", b"DX"),
+            element(0x00100020, b"LO", patient_id),
+            uid_element(0x0020000D, study),
+            uid_element(0x0020000E, f"{study}.1"),
+            element(0x7FE00010, b"OW", pixels),
+        )
+    )
+
+
+def meta(uid: str, transfer_syntax_uid: str = ExplicitVRLittleEndian) -> FileMeta:
+    """What the command would say."""
+    return FileMeta(DigitalXRayImageStorageForPresentation, uid, transfer_syntax_uid, "MODALITY", "HILUM")
+
+
+def store_until_killed(settings: Settings, boundary: str) -> list[str]:
+    """Run the child until it kills itself; the UIDs that it acknowledged."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.support.storing", boundary],
+        check=False,
+        input=settings.dump(),
+        capture_output=True,
+        text=True,
+        cwd=_ROOT,
+        timeout=60,
+    )
+    assert ran.returncode == -signal.SIGKILL, ran.stderr
+    return ran.stdout.split()
+
+
+def main(boundary: str) -> None:
+    """The child."""
+    from hilum.receive.indexer import Indexer
+    from hilum.receive.intake import Intake, StoreRequest
+    from hilum.store.archive import Archive
+    from hilum.store.ledger import Ledger
+
+    settings = restore(sys.stdin.read())
+    archive = Archive(settings.archive_dir, "listener-1")
+    indexer = Indexer(settings, Ledger(settings.ledger_url), archive)
+    intake = Intake(settings.receive, archive, indexer)
+    for number, uid in enumerate(_UIDS):
+        if number == 1:
+            _arm(boundary)
+        intake.store(StoreRequest(meta(uid), DigitalXRayImageStorageForPresentation, memoryview(data_set(uid))))
+        os.write(1, f"{uid}\n".encode())
+    indexer.start()
+    indexer.stop(30)
+
+
+def _arm(boundary: str) -> None:
+    if boundary == "after the part is written":
+        os.fdatasync = _die_at(os.fdatasync, is_done=False)
+    elif boundary == "after fdatasync":
+        os.fdatasync = _die_at(os.fdatasync)
+    elif boundary == "after the rename":
+        os.rename = _die_at(os.rename)
+    elif boundary == "after the directory sync":
+        os.fsync = _die_at(os.fsync)
+    elif boundary == "after it has its place":
+        os.link = _die_at(os.link)
+    else:  # the first object leaves `unindexed`
+        os.unlink = _die_at(os.unlink, is_done=boundary == "after it is settled")
+
+
+def _die_at(real: Callable[..., Any], *, is_done: bool = True) -> Callable[..., None]:
+    """The real function and then the end, or only the end."""
+
+    def function(*arguments: Any) -> None:
+        if is_done:
+            real(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return function
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,85 @@
+"""What tests look at of a running tritonserver: its stubs, its sockets, its shared memory."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from hilum.triton import runtime
+from hilum.triton.server import EmbeddedTriton
+
+
+@contextmanager
+def killed_afterwards(server: EmbeddedTriton) -> Iterator[EmbeddedTriton]:
+    """The server, ended at once when the test is over: its own polite end takes two seconds."""
+    try:
+        yield server
+    finally:
+        if server.pid is not None and server.poll() is None:
+            os.kill(server.pid, signal.SIGKILL)
+        server.stop()
+
+
+def require_triton() -> None:
+    """Skip (fail in CI) where the embedded server cannot run."""
+    if problems := runtime.preflight():
+        if os.environ.get("CI") == "true":
+            pytest.fail("\n".join(problems))
+        pytest.skip("; ".join(problems))
+
+
+def children(pid: int) -> list[int]:
+    """Process ids of the children."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for task in tasks for child in task.read_text().split()]
+
+
+def stubs(pid: int, triton_name: str) -> list[int]:
+    """Python stubs of one model."""
+    return [child for child in children(pid) if triton_name in Path(f"/proc/{child}/cmdline").read_text()]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def listening(pid: int) -> set[tuple[ipaddress.IPv4Address | ipaddress.IPv6Address, int]]:
+    """(address, port) of every TCP socket on which the process listens."""
+    links = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            links.append(str(descriptor.readlink()))
+        except OSError:
+            continue
+    inodes = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
+    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]]
+    ends = [row[1].split(":") for row in rows if row[3] == "0A" and row[9] in inodes]
+    return {(_address(address), int(port, 16)) for address, port in ends}
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """The kernel writes 32-bit words in the machine's order, in hexadecimal; 127.0.0.1 may come as ::ffff:127.0.0.1."""
+    packed = b"".join(bytes.fromhex(text[i : i + 8])[::-1] for i in range(0, len(text), 8))
+    address = ipaddress.ip_address(packed)
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def wait_until(happened: Callable[[], bool], seconds: float = 30.0) -> bool:
+    """Whether it happened in time."""
+    deadline = time.monotonic() + seconds
+    while not happened():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True

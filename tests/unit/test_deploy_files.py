@@ -1,0 +1,157 @@
+"""Files of deploy/ that no code imports: each is parsed, and what it names must exist."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hilum.settings import Settings, describe, load
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+
+
+def instructions(path: Path) -> list[tuple[str, str]]:
+    """Dockerfile instructions, continuation lines joined."""
+    text = re.sub(r"\\\n", " ", path.read_text())
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith("#")]
+    return [(word.upper(), rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+DOCKERFILE = instructions(DEPLOY / "Dockerfile")
+
+
+def copied() -> Iterator[str]:
+    """Paths of the build context that the Dockerfile copies."""
+    for word, rest in DOCKERFILE:
+        arguments = [item for item in shlex.split(rest) if not item.startswith("--")]
+        if word == "COPY" and "--from" not in rest:
+            yield from arguments[:-1]
+
+
+def test_dockerfile_has_two_stages_and_ends_without_root():
+    known = {"ARG", "FROM", "WORKDIR", "RUN", "COPY", "ENV", "USER", "VOLUME", "EXPOSE", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD"}
+    words = [word for word, _ in DOCKERFILE]
+    assert set(words) <= known
+    assert words.count("FROM") == 2
+    assert [rest for word, rest in DOCKERFILE if word == "USER"] == ["hilum"]
+    assert words.index("USER") < words.index("ENTRYPOINT")
+
+
+def test_dockerfile_copies_only_what_exists_and_is_in_the_context():
+    paths = list(copied())
+    assert len(paths) >= 5
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+    allowed = [line[1:] for line in (DEPLOY / "Dockerfile.dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert [path for path in paths if not any(path == item or path.startswith(f"{item}/") for item in allowed)] == []
+
+
+def test_what_the_package_is_built_from_is_copied_before():
+    """pyproject.toml names a readme and two source roots: without them the build in the image fails."""
+    assert {"pyproject.toml", "README.md", "server", "preprocessing"} <= set(copied())
+
+
+def test_environment_in_dockerfile_compose_and_unit_names_settings():
+    known = {"HILUM_" + name.upper().replace(".", "__") for name, *_ in describe()} | {"HILUM_CONFIG"}
+    dockerfile = re.findall(r"\bHILUM_\w+(?==)", " ".join(rest for word, rest in DOCKERFILE if word == "ENV"))
+    compose = [name for service in COMPOSE["services"].values() for name in service.get("environment", {})]
+    unit = re.findall(r"\bHILUM_\w+(?==)", unit_file()["Service"]["Environment"])
+    named = {name for name in (*dockerfile, *compose, *unit) if name.startswith("HILUM_")}
+    assert len(named) >= 5
+    assert named <= known
+
+
+def test_compose_is_whole():
+    services = COMPOSE["services"]
+    assert set(services) == {"models", "triton", "hilum", "prometheus", "grafana"}
+    for name, service in services.items():
+        assert service["image"], name
+        assert set(service.get("depends_on", {})) <= set(services), name
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert source in COMPOSE["volumes"] if not source.startswith(".") else (DEPLOY / source).exists(), volume
+
+
+def test_compose_publishes_only_dicom_beyond_loopback():
+    ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == ["11112:11112"]
+
+
+def test_compose_gives_hilum_time_to_drain_and_triton_the_built_models():
+    hilum, triton = COMPOSE["services"]["hilum"], COMPOSE["services"]["triton"]
+    assert int(hilum["stop_grace_period"].removesuffix("s")) > 30
+    assert hilum["environment"]["HILUM_TRITON__URL"] == "triton:8001"
+    assert COMPOSE["services"]["models"]["command"] == ["models", "build", "--profile", "onnxruntime"]
+    assert "--model-repository=/state/models/onnxruntime" in triton["command"]
+
+
+def unit_file() -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str
+    parser.read(DEPLOY / "systemd/hilum.service")
+    return parser
+
+
+def test_systemd_unit_is_hardened_and_patient():
+    service = unit_file()["Service"]
+    assert int(service["TimeoutStopSec"]) > 30
+    assert service["ExecStart"].endswith("hilum serve")
+    assert {service[key] for key in ("NoNewPrivileges", "DynamicUser", "ProtectHome", "PrivateTmp")} == {"yes"}
+    assert service["StateDirectory"] == "hilum"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_reads_the_unit(tmp_path: Path):
+    program = tmp_path / "hilum"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    unit = tmp_path / "hilum.service"
+    unit.write_text((DEPLOY / "systemd/hilum.service").read_text().replace("/opt/hilum/bin/hilum", str(program)))
+    words = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True, check=False)
+    assert [line for line in words.stderr.splitlines() if "hilum" in line] == []
+    assert words.returncode == 0, words.stderr
+
+
+def test_example_settings_load_and_are_the_defaults_but_for_the_destination():
+    settings = load(DEPLOY / "hilum.toml")
+    assert set(settings.destinations) == {"pacs"}
+    assert not settings.destinations["pacs"].accept_untrained
+    default = Settings()
+    assert settings.receive == default.receive
+    assert settings.studies == default.studies
+    assert settings.models == default.models
+
+
+def test_what_is_commented_out_in_the_example_is_right_too(tmp_path: Path):
+    """Every `# name = value` with its comment sign removed must load as well."""
+    text = re.sub(r"^# (?=\w+ += |\[destinations)", "", (DEPLOY / "hilum.toml").read_text(), flags=re.MULTILINE)
+    path = tmp_path / "hilum.toml"
+    path.write_text(text)
+    settings = load(path)
+    assert set(settings.destinations) == {"pacs", "outbox"}
+    assert settings.triton.url == "triton:8001"
+    assert settings.studies.quiet_for("MOBILE_DR") == 30.0
+
+
+@pytest.mark.parametrize("script", ["deploy/setup.sh", "deploy/debian-packages.sh", ".ci/run"])
+def test_scripts_are_executable_and_parse(script: str):
+    path = ROOT / script
+    assert path.stat().st_mode & 0o111
+    subprocess.run(["bash", "-n", path], check=True)
+    assert "set -euo pipefail" in path.read_text()
+
+
+def test_makefile_targets_are_described_and_run_something_that_exists():
+    text = (ROOT / "Makefile").read_text()
+    phony = set(re.search(r"^\.PHONY: (.*)$", text, re.MULTILINE)[1].split())
+    assert phony == set(re.findall(r"^([a-z]+):.*##", text, re.MULTILINE))
+    assert [path for path in re.findall(r"\b(?:deploy|tests)/[\w/.-]+", text) if not (ROOT / path).exists()] == []

@@ -1,0 +1,114 @@
+"""Prometheus and Grafana files of deploy/: what they name must exist, and the alerts must fire."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hilum import telemetry
+from tests.support.metric_names import metric_names
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+RULES = yaml.safe_load((DEPLOY / "prometheus/rules.yml").read_text())
+DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/hilum.json").read_text())
+EXPRESSIONS = [rule["expr"] for group in RULES["groups"] for rule in group["rules"]]
+EXPRESSIONS += [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+def test_metrics_in_rules_and_dashboard_exist():
+    named = {name for expression in EXPRESSIONS for name in re.findall(r"\bhilum_\w+", expression)}
+    assert len(named) > 12
+    assert named - metric_names() == set()
+
+
+def test_labels_in_rules_and_dashboard_exist():
+    labels = {label for metric in vars(telemetry).values() for label in getattr(metric, "_labelnames", ())}
+    labels |= {label for _, names in telemetry.STATE_GAUGES.values() for label in names} | {"le"}
+    lists = [found for expression in EXPRESSIONS for found in re.findall(r"\bby \(([^)]*)\)", expression)]
+    legends = [target["legendFormat"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+    grouped = {label.strip() for found in lists for label in found.split(",")}
+    shown = {label for legend in legends for label in re.findall(r"{{(\w+)}}", legend)}
+    assert len(grouped) > 3
+    assert grouped | shown <= labels
+
+
+def test_dashboard_panels_do_not_overlap():
+    cells = [
+        (panel["gridPos"]["x"] + dx, panel["gridPos"]["y"] + dy)
+        for panel in DASHBOARD["panels"]
+        for dx in range(panel["gridPos"]["w"])
+        for dy in range(panel["gridPos"]["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) == 23
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.parametrize(("kind", "file"), [("config", "prometheus.yml"), ("rules", "rules.yml")])
+def test_promtool_accepts(kind: str, file: str):
+    words = subprocess.run(["promtool", "check", kind, DEPLOY / "prometheus" / file], capture_output=True, text=True, check=False)
+    assert words.returncode == 0, words.stdout + words.stderr
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_alerts_fire_and_stay_silent(tmp_path: Path):
+    """A unit test of the rules by promtool: a stuck delivery raises its alert after 15 minutes, a healthy street none."""
+    test = {
+        "rule_files": [str(DEPLOY / "prometheus/rules.yml")],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": 'up{job="hilum"}', "values": "1+0x30"},
+                    {"series": 'hilum_stuck_items{stage="deliver", destination="pacs"}', "values": "0 0 0 2+0x30"},
+                    {"series": 'hilum_role_ready{role="receive"}', "values": "1+0x30"},
+                    {"series": "hilum_archive_free_bytes", "values": "9e9+0x30"},
+                    {"series": "hilum_archive_reserve_bytes", "values": "2e9+0x30"},
+                ],
+                "alert_rule_test": [
+                    {"eval_time": "10m", "alertname": "HilumItemsStuck", "exp_alerts": []},
+                    {"eval_time": "20m", "alertname": "HilumItemsStuck", "exp_alerts": [stuck_alert()]},
+                    *(
+                        {"eval_time": "20m", "alertname": name, "exp_alerts": []}
+                        for name in ("HilumNotReady", "HilumGone", "HilumDiskAlmostFull")
+                    ),
+                ],
+            },
+        ],
+    }
+    path = tmp_path / "test.yml"
+    path.write_text(yaml.safe_dump(test))
+    words = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
+    assert words.returncode == 0, words.stdout + words.stderr
+
+
+def silent(name: str) -> dict[str, object]:
+    return {"eval_time": "20m", "alertname": name, "exp_alerts": []}
+
+
+def stuck_alert() -> dict[str, dict[str, str]]:
+    return {
+        "exp_labels": {"severity": "ticket", "stage": "deliver", "destination": "pacs"},
+        "exp_annotations": {
+            "summary": "2 items of deliver pacs need a person",
+            "description": "GET /api/v1/queues says for which reason. Then `hilum requeue deliver`.",
+        },
+    }
+
+
+def test_grafana_provisioning_points_at_what_compose_mounts():
+    source = yaml.safe_load((DEPLOY / "grafana/provisioning/datasources/prometheus.yaml").read_text())["datasources"][0]
+    assert source["url"] == "http://prometheus:9090"
+    assert {panel["datasource"]["uid"] for panel in DASHBOARD["panels"]} == {source["uid"]}
+    provider = yaml.safe_load((DEPLOY / "grafana/provisioning/dashboards/hilum.yaml").read_text())["providers"][0]
+    assert (
+        f"./grafana/dashboards:{provider['options']['path']}:ro"
+        in yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["grafana"]["volumes"]
+    )

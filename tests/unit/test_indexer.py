@@ -1,0 +1,273 @@
+"""Acknowledged files become rows, whatever happens to the ledger meanwhile; requests are refused before anything is lost."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pydicom.uid import DigitalXRayImageStorageForPresentation
+
+from hilum.domain import Lane
+from hilum.receive.door import Door
+from hilum.receive.indexer import Indexer, arrival_of, index
+from hilum.receive.intake import Intake, StoreRequest
+from hilum.receive.refusals import CannotUnderstand, DataSetDoesNotMatch, OutOfResources, SopClassNotNegotiated
+from hilum.receive.scan import recover
+from hilum.settings import Receive, Settings
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger, RecordOutcome
+from tests.support.listening import data_set_of, make_settings, unindexed
+from tests.support.storing import data_set, element, meta
+
+DX = str(DigitalXRayImageStorageForPresentation)
+
+
+class House:
+    """An installation without processes."""
+
+    def __init__(self, state: Path) -> None:
+        self.settings = make_settings(state)
+        self.ledger = Ledger(self.settings.ledger_url)
+        self.archive = Archive(self.settings.archive_dir, "listener-1")
+        self.indexer = Indexer(self.settings, self.ledger, self.archive)
+
+    def intake(self, indexer: Indexer | None = None, **receive: object) -> Intake:
+        settings = Receive.model_validate({"reserve_bytes": 0, **receive})
+        return Intake(settings, self.archive, indexer or self.indexer)
+
+    def put(self, encoded: bytes, uid: str) -> Path:
+        """A durable file that waits for its row."""
+        self.intake().store(request(encoded, uid))
+        return max(self.archive.unindexed(), key=lambda file: file.stat().st_mtime_ns)
+
+    def index(self, *files: Path) -> list[RecordOutcome]:
+        return list(index(files, self.settings, self.ledger, self.archive).elements())
+
+    def rows(self, query: str) -> list[tuple[object, ...]]:
+        with sqlite3.connect(self.settings.site.state_dir / "ledger.sqlite") as connection:
+            return connection.execute(query).fetchall()
+
+    def execute(self, statement: str) -> None:
+        with sqlite3.connect(self.settings.site.state_dir / "ledger.sqlite") as connection:
+            connection.execute(statement)
+
+    def files(self) -> set[str]:
+        return {str(file.relative_to(self.archive.root)) for file in self.archive.root.rglob("*") if file.is_file()}
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path / "state")
+    yield made
+    made.ledger.close()
+
+
+def request(encoded: bytes, uid: str, context: str = DX) -> StoreRequest:
+    return StoreRequest(meta(uid), context, memoryview(encoded))
+
+
+def eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_new_instance_has_a_row_readings_and_its_place(house: House) -> None:
+    file = house.put(data_set("1.2.3"), "1.2.3")
+    assert house.index(file) == [RecordOutcome.NEW]
+    ((path, calling),) = house.rows("SELECT path, calling_ae_title FROM instance")
+    assert house.files() == {path}
+    assert calling == "MODALITY"
+    assert house.rows("SELECT release, state FROM reading") == [("densenet121_untrained@1", "due")]
+
+
+def test_an_arrival_carries_the_senders_quiet_period(house: House) -> None:
+    from hilum.receive.describe import describe
+
+    settings = Settings(studies={"quiet_seconds_by_ae": {"MODALITY": 3.5}}, models={"releases": ["a@1", "b@1"]})
+    arrival = arrival_of(describe(house.put(data_set("1.2.3"), "1.2.3")), settings)
+    assert (arrival.quiet_seconds, arrival.releases, arrival.lane) == (3.5, ("a@1", "b@1"), Lane.LIVE)
+
+
+def test_the_same_bytes_again_are_a_duplicate_and_deleted(house: House) -> None:
+    house.index(house.put(data_set("1.2.3"), "1.2.3"))
+    before = house.files()
+    assert house.index(house.put(data_set("1.2.3"), "1.2.3")) == [RecordOutcome.DUPLICATE]
+    assert house.files() == before
+
+
+def test_the_same_bytes_twice_in_one_batch(house: House) -> None:
+    files = [house.put(data_set("1.2.3"), "1.2.3") for _ in range(2)]
+    assert house.index(*files) == [RecordOutcome.NEW, RecordOutcome.DUPLICATE]
+    assert len(house.files()) == 1
+
+
+def test_another_header_is_a_revision_and_the_row_names_the_new_file(house: House) -> None:
+    house.index(house.put(data_set("1.2.3"), "1.2.3"))
+    revised = data_set("1.2.3", patient_id=b"MERGED")
+    assert house.index(house.put(revised, "1.2.3")) == [RecordOutcome.HEADER_REVISION]
+    ((path, revision),) = house.rows("SELECT path, header_revision FROM instance")
+    assert revision == 2
+    assert data_set_of(house.archive.root / str(path)) == revised
+
+
+def test_other_pixels_are_a_conflict_kept_in_quarantine_once(house: House) -> None:
+    house.index(house.put(data_set("1.2.3"), "1.2.3"))
+    other = data_set("1.2.3", pixels=b"\1\2" * 100)
+    assert house.index(house.put(other, "1.2.3")) == [RecordOutcome.CONFLICT]
+    assert house.index(house.put(other, "1.2.3")) == [RecordOutcome.DUPLICATE]
+    ((path, state),) = house.rows("SELECT path, state FROM conflict")
+    assert state == "held"
+    assert str(path).startswith("quarantine/")
+    assert data_set_of(house.archive.root / str(path)) == other
+    ((first,),) = house.rows("SELECT path FROM instance")
+    assert data_set_of(house.archive.root / str(first)) == data_set("1.2.3")
+
+
+@pytest.mark.parametrize("change", ["nothing", "header", "pixels"])
+def test_a_file_whose_row_exists_is_settled_by_the_scan(house: House, change: str) -> None:
+    """The crash came between the commit and the move, for each kind of outcome."""
+    if change != "nothing":
+        house.index(house.put(data_set("1.2.3"), "1.2.3"))
+    encoded = {"nothing": data_set("1.2.3"), "header": data_set("1.2.3", patient_id=b"NEWER1"), "pixels": data_set("1.2.3", pixels=b"\7\7")}
+    file = house.put(encoded[change], "1.2.3")
+    from hilum.receive.describe import describe
+
+    house.ledger.record([arrival_of(describe(file), house.settings)])
+    recover(house.settings, house.ledger, house.archive)
+    assert not list(unindexed(house.archive))
+    kept = house.rows("SELECT path FROM conflict" if change == "pixels" else "SELECT path FROM instance")
+    assert data_set_of(house.archive.root / str(kept[0][0])) == encoded[change]
+
+
+def test_what_cannot_be_read_goes_to_quarantine_and_holds_nobody_up(house: House) -> None:
+    good = house.put(data_set("1.2.3"), "1.2.3")
+    for name, content in (("junk", b"not dicom"), ("empty", b"")):
+        (good.parent / f"{name}.dcm").write_bytes(content)
+    found = recover(house.settings, house.ledger, house.archive)
+    assert found.outcomes == {RecordOutcome.NEW: 1}
+    assert {Path(path).name for path in house.files() if path.startswith("quarantine/")} == {"junk.dcm", "empty.dcm"}
+    assert not list(unindexed(house.archive))
+
+
+def test_a_file_that_vanished_is_no_reason_to_stop(house: House) -> None:
+    gone, there = house.put(data_set("1.2.1"), "1.2.1"), house.put(data_set("1.2.2"), "1.2.2")
+    gone.unlink()
+    assert house.index(gone, there) == [RecordOutcome.NEW]
+
+
+def test_one_object_that_the_ledger_refuses_is_quarantined_alone(house: House) -> None:
+    house.execute("CREATE TRIGGER bad BEFORE INSERT ON instance WHEN new.sop_instance_uid = '1.2.2' BEGIN SELECT raise(ABORT, 'no'); END")
+    files = [house.put(data_set(uid), uid) for uid in ("1.2.1", "1.2.2", "1.2.3")]
+    assert house.index(*files) == [RecordOutcome.NEW, RecordOutcome.NEW]
+    assert house.rows("SELECT sop_instance_uid FROM instance ORDER BY 1") == [("1.2.1",), ("1.2.3",)]
+    assert [path for path in house.files() if path.startswith("quarantine/")] == [
+        f"quarantine/{files[1].name[:2]}/{files[1].name[2:4]}/{files[1].name}"
+    ]
+
+
+def test_the_thread_indexes_and_drains_at_the_end(house: House) -> None:
+    house.indexer.start()
+    for number in range(300):
+        house.intake().store(request(data_set(f"1.2.{number}"), f"1.2.{number}"))
+    house.indexer.stop(60)
+    assert house.rows("SELECT count(*) FROM instance") == [(300,)]
+    assert not list(unindexed(house.archive))
+    assert house.indexer.failure is None
+
+
+def test_a_ledger_that_is_away_loses_nothing_and_is_waited_for(house: House) -> None:
+    indexer = Indexer(house.settings, house.ledger, house.archive, patience_seconds=0)
+    house.execute("ALTER TABLE instance RENAME TO away")
+    indexer.start()
+    house.intake(indexer).store(request(data_set("1.2.3"), "1.2.3"))
+    eventually(lambda: indexer.is_overloaded)
+    with pytest.raises(OutOfResources, match="ledger is not available"):
+        house.intake(indexer).store(request(data_set("1.2.4"), "1.2.4"))
+    assert len(list(unindexed(house.archive))) == 1
+    house.execute("ALTER TABLE away RENAME TO instance")
+    eventually(lambda: not indexer.is_overloaded)
+    assert house.rows("SELECT sop_instance_uid FROM instance") == [("1.2.3",)]
+    indexer.stop(20)
+
+
+def test_a_ledger_that_stays_away_does_not_hold_up_the_end(house: House) -> None:
+    house.execute("ALTER TABLE instance RENAME TO away")
+    house.intake().store(request(data_set("1.2.3"), "1.2.3"))
+    house.indexer.start()
+    house.indexer.stop(20)
+    assert len(list(unindexed(house.archive))) == 1
+    house.execute("ALTER TABLE away RENAME TO instance")
+    assert recover(house.settings, house.ledger, house.archive).outcomes == {RecordOutcome.NEW: 1}
+
+
+def test_a_long_queue_refuses_more(house: House) -> None:
+    indexer = Indexer(house.settings, house.ledger, house.archive, maximum_backlog=2)
+    intake = house.intake(indexer)
+    for number in range(2):
+        intake.store(request(data_set(f"1.2.{number}"), f"1.2.{number}"))
+    with pytest.raises(OutOfResources, match="send again later"):
+        intake.store(request(data_set("1.2.9"), "1.2.9"))
+    indexer.start()
+    eventually(lambda: not indexer.is_overloaded)
+    intake.store(request(data_set("1.2.9"), "1.2.9"))
+    indexer.stop(20)
+    assert house.rows("SELECT count(*) FROM instance") == [(3,)]
+
+
+def test_a_reserve_larger_than_the_disk_refuses_before_writing(house: House) -> None:
+    with pytest.raises(OutOfResources, match="nearly full"):
+        house.intake(reserve_bytes=1 << 60).store(request(data_set("1.2.3"), "1.2.3"))
+    assert house.files() == set()
+
+
+def test_an_object_beyond_the_limit_is_refused(house: House) -> None:
+    large = data_set("1.2.3", pixels=bytes(1 << 20))
+    with pytest.raises(OutOfResources, match="limit of 1 MiB"):
+        house.intake(maximum_object_bytes=1 << 20).store(request(large, "1.2.3"))
+    assert house.files() == set()
+
+
+@pytest.mark.parametrize(
+    ("encoded", "uid", "context", "expected"),
+    [
+        (data_set("1.2.3"), "1.2.4", DX, DataSetDoesNotMatch),
+        (data_set("1.2.3"), "not-a-uid", DX, DataSetDoesNotMatch),
+        (data_set("1.2.3").replace(b"1.1.1.1\0", b"1.1.1.2\0"), "1.2.3", DX, DataSetDoesNotMatch),
+        (data_set("1.2.3"), "1.2.3", "1.2.840.10008.5.1.4.1.1.2", SopClassNotNegotiated),
+        (b"", "1.2.3", DX, CannotUnderstand),
+        (b"GET / HTTP/1.1\r\n\r\n", "1.2.3", DX, CannotUnderstand),
+        (data_set("1.2.3", study=""), "1.2.3", DX, CannotUnderstand),
+        (element(0x00080018, b"UI", b"1.2.3\0"), "1.2.3", DX, CannotUnderstand),
+    ],
+)
+def test_what_cannot_be_indexed_is_refused_before_it_is_written(
+    house: House, encoded: bytes, uid: str, context: str, expected: type[Exception]
+) -> None:
+    with pytest.raises(expected):
+        house.intake().store(request(encoded, uid, context))
+    assert house.files() == set()
+
+
+class Someone:
+    """An association, as the door sees it."""
+
+    is_open = True
+
+
+def test_the_door_counts_those_who_are_inside(house: House) -> None:
+    door = Door(Receive(maximum_associations=1), house.intake(), house.ledger)
+    first, second = Someone(), Someone()
+    assert door.admit(first, "HILUM", "A") is None
+    rejected = door.admit(second, "HILUM", "B")
+    assert rejected is not None
+    assert rejected.diagnostic == 2
+    first.is_open = False
+    assert door.admit(second, "HILUM", "B") is None
+    door.leave(second)
+    door.leave(second)
+    assert door.admit(Someone(), "HILUM", "C") is None

@@ -1,0 +1,137 @@
+"""Finding and preparing the embedded tritonserver, and saying why it cannot run."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hilum.errors import ConfigurationError
+from hilum.triton import command, launcher, leftovers, runtime
+from hilum.triton.server import EmbeddedTriton
+
+
+def _fake_wheel(root: Path) -> runtime.Wheel:
+    """A wheel's layout with text for binaries: what `prepare` copies, without 20 MB."""
+    backend, stub = root / "backends/python", root / "stubs/triton_python_backend_stub"
+    for path in (root / "bin/tritonserver", backend / "libtriton_python.so", backend / "triton_python_backend_utils.py", stub):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(path.name)
+    return runtime.Wheel("0.7.0", root / "bin/tritonserver", backend, root / "caches", root / "libs", stub)
+
+
+@pytest.mark.parametrize(("version", "is_fine"), [("1.26.4", True), ("2.0.0", False), ("2.4.6", False), ("", False)])
+def test_numpy_2_is_a_problem_with_its_remedy(version: str, is_fine: bool) -> None:
+    problem = runtime.numpy_problem(version)
+    assert (problem is None) == is_fine
+    assert problem is None or 'pip install "numpy<2"' in problem
+
+
+@pytest.mark.parametrize(
+    ("found", "is_fine"), [(("glibc", "2.36"), True), (("glibc", "2.35"), True), (("glibc", "2.34"), False), (("", ""), False)]
+)
+def test_an_old_libc_is_a_problem_with_its_remedy(found: tuple[str, str], is_fine: bool) -> None:
+    problem = runtime.glibc_problem(found)
+    assert (problem is None) == is_fine
+    assert problem is None or "Debian 12" in problem
+
+
+def test_a_missing_or_incomplete_wheel_is_a_problem_with_its_remedy(tmp_path: Path) -> None:
+    assert "pip install" in (runtime.wheel_problem(None) or "")
+    wheel = _fake_wheel(tmp_path)
+    assert runtime.wheel_problem(wheel) is None
+    wheel.stub.unlink()
+    assert "lacks" in (runtime.wheel_problem(wheel) or "")
+
+
+def test_the_runtime_folder_holds_the_stub_beside_its_library(tmp_path: Path) -> None:
+    folder = runtime.prepare(_fake_wheel(tmp_path / "wheel"), tmp_path / "state")
+    backend = folder / "backends/python"
+    assert sorted(path.name for path in backend.iterdir()) == [
+        "libtriton_python.so",
+        "triton_python_backend_stub",
+        "triton_python_backend_utils.py",
+    ]
+    assert os.access(backend / "triton_python_backend_stub", os.X_OK)
+    assert runtime.prepare(_fake_wheel(tmp_path / "wheel"), tmp_path / "state") == folder
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_the_server_sees_none_of_our_settings_or_secrets(tmp_path: Path) -> None:
+    code = (
+        "from hilum.triton import runtime; from pathlib import Path; p = Path('/x');"
+        "e = runtime.environment(runtime.Wheel('1', p, p, p, Path('/libs'), p));"
+        "print(sorted(k for k in e if 'HILUM' in k or k.startswith('PYTHON')), e['LD_LIBRARY_PATH'], e['PATH'].split(':')[0])"
+    )
+    given = {**os.environ, "HILUM_API__TOKEN": "secret", "PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": "/theirs"}
+    output = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True).stdout
+    assert output.split("\n")[0] == f"[] /libs:/theirs {Path(sys.executable).parent}"
+
+
+def test_every_address_is_loopback_and_no_model_is_loaded_unasked(tmp_path: Path) -> None:
+    line = list(command.arguments(tmp_path, ["a__1", "b__2"], tmp_path, tmp_path, command.Ports(1, 2, 3), "p-", 15.0))
+    options = list(itertools.pairwise(line))
+    for service in ("http", "grpc", "metrics"):
+        assert (f"--{service}-address", "127.0.0.1") in options
+    assert ("--model-control-mode", "explicit") in options
+    assert [value for name, value in options if name == "--load-model"] == ["a__1", "b__2"]
+    assert ("--backend-config", "python,shm-region-prefix-name=p-") in options
+
+
+def test_free_ports_are_three_different_ones() -> None:
+    ports = command.free_ports()
+    assert len({ports.http, ports.grpc, ports.metrics}) == 3
+
+
+def test_nobody_listening_is_not_ready() -> None:
+    assert not command.is_ready(command.free_ports().http)
+
+
+def test_regions_of_another_installation_are_left_alone(tmp_path: Path) -> None:
+    ours, theirs = leftovers.prefix(tmp_path / "a"), leftovers.prefix(tmp_path / "b")
+    assert ours != theirs
+    region = Path("/dev/shm", f"{ours}test")
+    region.write_bytes(b"left behind")
+    try:
+        assert leftovers.sweep(theirs) == []
+        assert region.exists()
+        assert leftovers.sweep(ours) == [region.name]
+    finally:
+        region.unlink(missing_ok=True)
+
+
+def test_a_region_in_use_is_no_leftover(tmp_path: Path) -> None:
+    import mmap
+
+    prefix = leftovers.prefix(tmp_path)
+    region = Path("/dev/shm", f"{prefix}test")
+    region.write_bytes(b"x" * mmap.PAGESIZE)
+    try:
+        with region.open("r+b") as handle, mmap.mmap(handle.fileno(), 0):
+            assert leftovers.unmapped(prefix) == []
+        assert leftovers.unmapped(prefix) == [region]
+    finally:
+        region.unlink()
+
+
+def test_a_release_that_is_not_built_is_named(tmp_path: Path) -> None:
+    server = EmbeddedTriton(tmp_path / "models", tmp_path / "state", ["densenet__1"])
+    with pytest.raises(ConfigurationError, match=r"densenet__1 is not built in .*: run `hilum models build`"):
+        server.start()
+    assert server.pid is None
+    assert server.poll() is None
+    assert server.stop() is None
+
+
+def test_the_launcher_refuses_to_start_without_its_parent() -> None:
+    done = subprocess.run([sys.executable, launcher.__file__, "1", "/bin/echo", "started"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    code = (
+        f"import os; os.execv({sys.executable!r}, [{sys.executable!r}, {launcher.__file__!r}, str(os.getppid()), '/bin/echo', 'started'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "started\n")
