@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import typer
 from hilum import __version__
 from hilum.errors import ConfigurationError
 from hilum.settings import Settings, load
+from hilum.wiring.state_folder import hold
 
 app = typer.Typer(
     name="hilum",
@@ -76,12 +76,9 @@ def serve(
         print(f"hilum: unknown role {role!r}; use all, listener, analyser, dispatcher or api", file=sys.stderr)
         raise typer.Exit(2)
     settings = _settings(config)
-    # The metrics library decides at its import where a process's counters live, so this comes before it.
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(settings.run_dir / "metrics")
-    with _explained():
-        settings.run_dir.joinpath("metrics").mkdir(parents=True, exist_ok=True)
-        from hilum import telemetry  # noqa: PLC0415 - see above
-        from hilum.supervisor import Supervisor  # noqa: PLC0415 - see above
+    with _explained(), hold(settings, role):
+        from hilum import telemetry  # noqa: PLC0415 - its metrics go where `hold` has said
+        from hilum.supervisor import Supervisor  # noqa: PLC0415 - the same
 
         telemetry.configure_logging(settings.log.level, settings.log.format, "supervisor")
         raise typer.Exit(Supervisor(settings, role).run())

@@ -93,8 +93,8 @@ class StageLoop:
     async def _claim(self) -> tuple[list[Job], float]:
         """Jobs for the free places; where there are none, how long to wait for the next row that will be due."""
         room, poll = self._stage.batch - len(self._held), self._settings.poll_seconds
-        if room <= 0 or self._holds_lapsed:
-            return [], poll
+        if room < max(1, self._stage.batch // 4 if self._held else 1) or self._holds_lapsed:
+            return [], poll  # few free places: a claim for each completed item would be a transaction for each
         try:
             return await self._in_ledger_thread(self._claim_now, room)
         except OperationalError as error:

@@ -28,15 +28,13 @@ def receiver_section(port: int, *, accept_untrained: bool = False) -> dict[str, 
 
 def hilum_with(folder: Path, tiny: Tiny, destinations: dict[str, Any], quiet_seconds: float = 1.0, **sections: Any) -> Hilum:
     """A server that reads with the tiny release; quick retries, so that a test sees recovery."""
-    server = Hilum(
-        folder,
-        destinations,
-        models={"manifests": str(tiny.manifests_dir), "built": str(tiny.built_dir), "releases": [tiny.release.id]},
-        studies={"quiet_seconds": quiet_seconds},
-        pipeline={"backoff_seconds": 0.5, "maximum_backoff_seconds": 2.0},
-        analyse={"canary_seconds": 2.0, "decode_processes": 1},
-        **sections,
-    )
+    usual: dict[str, Any] = {
+        "models": {"manifests": str(tiny.manifests_dir), "built": str(tiny.built_dir), "releases": [tiny.release.id]},
+        "studies": {"quiet_seconds": quiet_seconds},
+        "pipeline": {"backoff_seconds": 0.5, "maximum_backoff_seconds": 2.0},
+        "analyse": {"canary_seconds": 2.0, "decode_processes": 1},
+    }
+    server = Hilum(folder, destinations, **{**usual, **sections})
     server.write_settings()
     return server
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, case, func, select, update
+from sqlalchemy import Column, ColumnElement, Connection, Row, Table, and_, case, func, select, update
 
 from hilum.domain import DeliveryState, Lane, Lease, ReadingState, Reason, ResultState, StudyState, WorkState
 from hilum.store.schema import delivery, reading, result, study
@@ -21,16 +21,17 @@ _CHUNK = 10_000  # parameters of one statement; PostgreSQL takes 65,535, SQLite 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """How one table serves as a stage's queue."""
+    """How one table serves as a stage's queue. Due rows that are equal in `together` are claimed together, beyond the limit."""
 
     table: Table
     failed: str
     requeueable: tuple[str, ...]
     extra: ColumnElement[bool] | None = None
+    together: Column[Any] | None = None
 
 
 QUEUES: dict[str, Queue] = {
-    "analyse": Queue(reading, ReadingState.FAILED, (ReadingState.FAILED, ReadingState.NOT_ANALYSED)),
+    "analyse": Queue(reading, ReadingState.FAILED, (ReadingState.FAILED, ReadingState.NOT_ANALYSED), together=reading.c.instance_id),
     # A study waits in the index until its last reading has ended: nothing polls it meanwhile.
     "assemble": Queue(study, StudyState.FAILED, (StudyState.FAILED,), study.c.open_readings == 0),
     "report": Queue(result, ResultState.FAILED, (ResultState.FAILED,)),
@@ -66,7 +67,18 @@ def _due_rows(connection: Connection, queue: Queue, limit: int, now: float, only
     conditions = [table.c.state == WorkState.DUE, table.c.due_at <= now]
     conditions += [part for part in (queue.extra, only) if part is not None]
     query = select(table).where(*conditions).order_by(table.c.lane, table.c.due_at, table.c.id).limit(limit)
-    return connection.execute(query.with_for_update(skip_locked=True)).all()
+    rows = connection.execute(query.with_for_update(skip_locked=True)).all()
+    return [*rows, *_siblings(connection, queue, rows, now)]
+
+
+def _siblings(connection: Connection, queue: Queue, rows: Sequence[Row[Any]], now: float) -> Sequence[Row[Any]]:
+    """The other due rows of what was claimed: an image is decoded once for all releases that are due."""
+    table, column = queue.table, queue.together
+    if column is None or not rows:
+        return []
+    theirs = column.in_({getattr(row, column.name) for row in rows})
+    others = and_(theirs, table.c.state == WorkState.DUE, table.c.due_at <= now, table.c.id.not_in([row.id for row in rows]))
+    return connection.execute(select(table).where(others).order_by(table.c.id).with_for_update(skip_locked=True)).all()
 
 
 def _lapsed_row(connection: Connection, queue: Queue, now: float, only: ColumnElement[bool] | None) -> Row[Any] | None:

@@ -6,9 +6,7 @@ a listener's death. Leases of a dead process are ended at once: its work goes on
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +15,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import IO
 
 from sqlalchemy.exc import OperationalError
 
@@ -30,9 +27,10 @@ from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate, require_revision
 from hilum.triton.server import EmbeddedTriton
-from hilum.wiring.charge import Charge, metrics_dir, process_name
+from hilum.wiring.charge import Charge, process_name
 from hilum.wiring.releases import active_releases
 from hilum.wiring.sockets import bind
+from hilum.wiring.state_folder import metrics_dir
 
 ALL = "all"
 _WATCH_SECONDS = 0.2
@@ -63,7 +61,7 @@ class Child:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Runs one role, or all of them, on this host until it is told to stop."""
+    """Runs one role, or all of them, on this host until it is told to stop. The state folder is held by the caller."""
 
     settings: Settings
     role: str = ALL
@@ -74,11 +72,9 @@ class Supervisor:
     _triton_url: str = ""
     _triton_retry_at: float = 0.0
     _triton_failures: int = 0
-    _lock: IO[str] | None = None
 
     def run(self) -> int:
         """Serve until SIGTERM or Ctrl-C; exit status. Raises ConfigurationError before anything was started."""
-        self._prepare_folders()
         self._open_ledger()
         self._children = [Child(role, index) for role, count in self._plan() for index in range(count)]
         if self._runs("listener"):
@@ -108,21 +104,6 @@ class Supervisor:
 
     def _runs(self, role: str) -> bool:
         return any(child.role == role for child in self._children)
-
-    def _prepare_folders(self) -> None:
-        state, run = self.settings.site.state_dir, self.settings.run_dir
-        try:
-            run.mkdir(parents=True, exist_ok=True)
-            self._lock = (run / f"supervisor-{self.role}.lock").open("w")
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigurationError([f"site.state_dir: another `hilum serve` uses {state}; stop it or choose another folder."]) from error
-        except OSError as error:
-            raise ConfigurationError(
-                [f"site.state_dir: cannot write in {state} ({error.strerror}); make it writable for this user."]
-            ) from error
-        shutil.rmtree(metrics_dir(self.settings), ignore_errors=True)
-        metrics_dir(self.settings).mkdir(parents=True, exist_ok=True)
 
     def _open_ledger(self) -> None:
         url = self.settings.ledger_url
@@ -160,8 +141,7 @@ class Supervisor:
         fd = self._listening.fileno() if child.role == "listener" and self._listening is not None else -1
         charge = Charge(child.role, os.getpid(), self.settings.dump(), child.index, fd, self._triton_url, self.role)
         command = [sys.executable, "-m", "hilum.wiring", child.name]
-        environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(metrics_dir(self.settings))}
-        child.process = subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, pass_fds=[fd] if fd >= 0 else [])  # noqa: S603 - our own interpreter and module
+        child.process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[fd] if fd >= 0 else [])  # noqa: S603 - our own interpreter and module
         assert child.process.stdin is not None
         child.process.stdin.write(charge.dump())
         child.process.stdin.close()
@@ -203,7 +183,7 @@ class Supervisor:
         assert child.process is not None
         name = process_name(child.role, child.process.pid)
         telemetry.PROCESS_RESTARTS.labels(child.role).inc()
-        telemetry.forget_process(child.process.pid, str(metrics_dir(self.settings)))
+        telemetry.forget_process(child.process.pid, str(metrics_dir(self.settings, self.role)))
         try:
             if freed := ledger.end_leases(name, is_clean=False):
                 log.info("leases_ended", name=child.name, count=freed)

@@ -8,9 +8,6 @@ import os
 import signal
 import socket
 from dataclasses import asdict, dataclass
-from pathlib import Path
-
-from hilum.settings import Settings
 
 ROLES = ("listener", "analyser", "dispatcher", "api", "health")
 _PR_SET_PDEATHSIG = 1
@@ -39,11 +36,6 @@ class Charge:
 def process_name(role: str, pid: int) -> str:
     """The owner of leases and the name of heartbeats: one for each life of a process."""
     return f"{socket.gethostname()[:40]}:{role}:{pid}"
-
-
-def metrics_dir(settings: Settings) -> Path:
-    """Where the processes of this host leave their metrics."""
-    return settings.run_dir / "metrics"
 
 
 def die_with_parent(parent_pid: int) -> None:

@@ -17,10 +17,11 @@ from hilum.api.serve import serve_api
 from hilum.settings import Settings
 from hilum.store.ledger import Ledger
 from hilum.store.views import LedgerViews
-from hilum.wiring.charge import Charge, metrics_dir
+from hilum.wiring.charge import Charge
 from hilum.wiring.heartbeat import Heartbeat
 from hilum.wiring.releases import active_releases
 from hilum.wiring.sockets import bind
+from hilum.wiring.state_folder import metrics_dir
 
 # What /health/ready judges on a host that runs one role: its own work there, not that of the others.
 _JUDGED: Final[Mapping[str, Role]] = {"listener": "receive", "analyser": "analyse", "dispatcher": "deliver"}
@@ -38,7 +39,7 @@ def _app(charge: Charge, settings: Settings, ledger: Ledger, schema: Path) -> Fa
     return create_app(
         settings,
         LedgerViews(settings.ledger_url),
-        str(metrics_dir(settings)),
+        str(metrics_dir(settings, charge.served_role)),
         active_releases(settings),
         requeue=ledger.requeue,
         result_schema=schema,

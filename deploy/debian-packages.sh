@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Debian 12 packages of Hilum: the one place that names them. Root: installs what is missing. Otherwise: prints the command.
+# Needed to run: Python 3.11 and its shared library (Triton's Python backend links it). The rest are the real peers of tests and demo.
+set -euo pipefail
+
+runtime=(python3.11 python3.11-venv libpython3.11)
+peers=(dcmtk dicom3tools pixelmed-apps libpixelmed-java default-jre-headless orthanc postgresql prometheus)
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "debian-packages: not a Debian system; you need the equivalents of: ${runtime[*]}. Tests and demo also use: ${peers[*]}"
+    exit 0
+fi
+
+missing=()
+for package in "${runtime[@]}" "${peers[@]}"; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+if [ "$(id -u)" -ne 0 ]; then
+    echo "debian-packages: missing: ${missing[*]}. Hilum works without the peers, with fewer tests and a plainer demo. To install:"
+    echo "    sudo $0"
+    exit 0
+fi
+
+# Orthanc, PostgreSQL and Prometheus are started by the tests that need them, on their own ports: keep apt from starting Debian's.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' >"$policy"
+    chmod 755 "$policy"
+    trap 'rm -f "$policy"' EXIT
+fi
+export DEBIAN_FRONTEND=noninteractive
+echo "debian-packages: installing ${missing[*]}"
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+
+# The policy above stops the start during installation; without this the next boot would start them.
+if [ -d /run/systemd/system ]; then
+    for service in orthanc postgresql prometheus; do
+        case " ${missing[*]} " in *" $service "*) systemctl disable --quiet "$service" || true ;; esac
+    done
+fi

@@ -1,0 +1,193 @@
+"""Write the generated parts of docs/ between their markers: settings, metrics, states, reasons, commands.
+
+`make docs` runs it; a test fails while a generated part is stale. What is outside the markers is written by hand and kept.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+from prometheus_client.metrics import MetricWrapperBase
+from pydicom import uid
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, telemetry
+from hilum.receive import policy
+from hilum.store.claiming import QUEUES
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+
+STATES: Mapping[str, type[StrEnum]] = {
+    "assemble": domain.StudyState,
+    "analyse": domain.ReadingState,
+    "report": domain.ResultState,
+    "deliver": domain.DeliveryState,
+}
+# Transitions that no stage decides: they follow from an image that arrives, or from a newer result.
+FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
+    "assemble": (("closed", "due", "a further image"), ("due", "due", "a further image: the quiet period starts anew")),
+    "analyse": (),
+    "report": (("due", "superseded", "newer result"), ("leased", "superseded", "newer result"), ("failed", "superseded", "newer result")),
+    "deliver": (("due", "cancelled", "newer result"), ("dead", "cancelled", "newer result")),
+}
+
+
+def settings_table() -> Iterator[str]:
+    """One table a section."""
+    last = ""
+    for name, kind, default, description in settings.describe():
+        section, _, key = name.rpartition(".")
+        if section != last:
+            yield f"\n### `[{section}]`\n\n| setting | type | default | meaning |\n|---|---|---|---|"
+            last = section
+        yield _row(f"`{key}`", kind, f"`{default}`" if default else "none", description)
+
+
+def metrics_table() -> Iterator[str]:
+    """What the processes count, then what is read from the ledger at each scrape."""
+    yield "\n### Counted by the processes\n\n| metric | type | labels | meaning |\n|---|---|---|---|"
+    for metric in vars(telemetry).values():
+        if isinstance(metric, MetricWrapperBase):
+            described = next(iter(metric.describe()))
+            suffix = "_total" if described.type == "counter" else ""
+            yield _row(f"`{described.name}{suffix}`", described.type, _labels(metric._labelnames), described.documentation)  # noqa: SLF001 - the library shows label names nowhere else
+    yield "\n### Read from the ledger and the disk at each scrape\n\n| metric | type | labels | meaning |\n|---|---|---|---|"
+    for name, (text, labels) in telemetry.STATE_GAUGES.items():
+        yield _row(f"`{name}`", "gauge", _labels(labels), text)
+
+
+def states_list() -> Iterator[str]:
+    """One diagram a stage."""
+    for stage, states in STATES.items():
+        queue = QUEUES[stage]
+        yield f"\n### `{queue.table.name}`, the queue of *{stage}*\n\n{_first_line(states)}\n\n```mermaid\nstateDiagram-v2"
+        yield from (f"    {line}" for line in _transitions(stage, states))
+        yield "```"
+
+
+def reasons_table() -> Iterator[str]:
+    """The closed list."""
+    yield "\n| reason | meaning |\n|---|---|"
+    yield from (_row(f"`{reason.value}`", reason.meaning) for reason in domain.Reason)
+    for words in (domain.Outcome, domain.Decision):
+        yield f"\n**{words.__name__}** ({_first_line(words)}): {', '.join(f'`{word.value}`' for word in words)}."
+
+
+def commands_list() -> Iterator[str]:
+    """Every command with its arguments and options."""
+    for path, command in _commands(typer.main.get_command(cli.app), "hilum"):
+        arguments = [item for item in command.params if isinstance(item, TyperArgument)]
+        options = [item for item in command.params if isinstance(item, TyperOption) and not item.hidden]
+        usage = " ".join([path, *map(_metavar, arguments), *(["[OPTIONS]"] if options else [])])
+        yield f"\n### `{path}`\n\n{(command.help or '').strip()}\n\n```\n{usage}\n```"
+        if options:
+            yield "\n| option | meaning |\n|---|---|"
+            yield from (_row(", ".join(f"`{name}`" for name in item.opts), item.help or "") for item in options)
+
+
+def identification_table() -> Iterator[str]:
+    """PS3.7 D.3.3.2, as the code says it."""
+    yield "\n| attribute | value |\n|---|---|"
+    yield _row("Implementation Class UID", f"`{IMPLEMENTATION_CLASS_UID}`")
+    yield _row("Implementation Version Name", "`HILUM_` and the version, at most 16 characters")
+
+
+def accepted_table() -> Iterator[str]:
+    """What the listener accepts, in its order of preference."""
+    yield "\n| SOP Class | UID |\n|---|---|"
+    yield from (_row(uid.UID(item).name, f"`{item}`") for item in (policy.VERIFICATION, *policy.STORAGE_SOP_CLASSES))
+    yield "\n| Transfer Syntax of images, in order of preference | UID | analysed |\n|---|---|---|"
+    decoded = (uid.ExplicitVRLittleEndian, uid.ImplicitVRLittleEndian, uid.JPEGBaseline8Bit)
+    for item in policy.TRANSFER_SYNTAXES:
+        yield _row(uid.UID(item).name, f"`{item}`", "yes" if item in decoded else "no: stored, ends as `transfer_syntax_not_supported`")
+
+
+GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
+    "settings": ("settings.md", settings_table),
+    "metrics": ("metrics.md", metrics_table),
+    "states": ("states.md", states_list),
+    "reasons": ("states.md", reasons_table),
+    "commands": ("commands.md", commands_list),
+    "identification": ("conformance.md", identification_table),
+    "accepted": ("conformance.md", accepted_table),
+}
+
+
+def with_generated(text: str, name: str, content: str) -> str:
+    """`text` with the part between the markers of `name` replaced. Raises ValueError where there are no markers."""
+    begin, end = f"<!-- begin generated: {name} -->", f"<!-- end generated: {name} -->"
+    if begin not in text or end not in text:
+        raise ValueError(f"no markers for {name}: {begin} … {end}")
+    return re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _: f"{begin}\n{content}\n{end}", text, flags=re.DOTALL)
+
+
+def stale() -> Iterator[str]:
+    """Names of generated parts that are not what the code says now."""
+    for name, (file, render) in GENERATED.items():
+        text = (DOCS / file).read_text(encoding="utf-8")
+        if with_generated(text, name, "\n".join(render())) != text:
+            yield name
+
+
+def _commands(command: object, path: str) -> Iterator[tuple[str, TyperCommand]]:
+    if isinstance(command, TyperGroup):
+        for name, item in command.commands.items():
+            yield from _commands(item, f"{path} {name}")
+    elif isinstance(command, TyperCommand) and not command.hidden:
+        yield path, command
+
+
+def _metavar(argument: TyperArgument) -> str:
+    name = (argument.metavar or argument.name or "").upper() + ("…" if argument.nargs == -1 else "")
+    return name if argument.required else f"[{name}]"
+
+
+def _transitions(stage: str, states: type[StrEnum]) -> Iterator[str]:
+    """What `store/claiming.py` does with the rows of this stage, then what its handlers decide."""
+    queue = QUEUES[stage]
+    followed = {target for _, target, _ in FOLLOWING[stage]}
+    yield "[*] --> due: record" if stage in ("assemble", "analyse") else "[*] --> due: advance"
+    yield "due --> leased: claim"
+    yield "leased --> due: retry"
+    for state in states:
+        if state.value not in ("due", "leased") and state.value not in followed:
+            yield f"leased --> {state.value}: {'attempts or lapses used up' if state.value == queue.failed else 'advance'}"
+    yield from (f"{state} --> due: requeue" for state in queue.requeueable)
+    yield from (f"{source} --> {target}: {why}" for source, target, why in FOLLOWING[stage])
+
+
+def _first_line(words: type[StrEnum]) -> str:
+    return (words.__doc__ or "").strip()
+
+
+def _labels(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def _row(*cells: str) -> str:
+    return "| " + " | ".join(map(_cell, cells)) + " |"
+
+
+def _cell(text: str) -> str:
+    """Markdown takes <name> for HTML, except in code."""
+    plain = text.replace("|", "\\|").replace("\n", " ")
+    return plain if plain.startswith("`") else plain.replace("<", "&lt;")
+
+
+def main() -> int:
+    """Write what changed."""
+    for name in list(stale()):
+        file, render = GENERATED[name]
+        path = DOCS / file
+        path.write_text(with_generated(path.read_text(encoding="utf-8"), name, "\n".join(render())), encoding="utf-8")
+        print(f"docs/{file}: {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

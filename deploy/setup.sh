@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Set-up of a checkout: Debian packages, the virtual environment .venv with exact pins, the package itself (editable).
+# A second run does nothing unless a lock, pyproject.toml or this script changed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+stamp=.venv/.set-up
+wanted=$(cat deploy/lock/dev.txt pyproject.toml deploy/setup.sh deploy/debian-packages.sh | sha256sum)
+[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && exit 0
+
+say() { printf '\033[1m[set-up]\033[0m %s\n' "$*"; }
+
+say "Debian packages"
+deploy/debian-packages.sh || say "Debian packages could not be installed; going on without them"
+
+python=""
+for candidate in "${PYTHON:-python3.11}" /usr/bin/python3.11; do
+    if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then python=$candidate; break; fi
+done
+[ -n "$python" ] || { say "Python 3.11 is needed (Triton's Python backend is built for it). Debian 12: sudo deploy/debian-packages.sh"; exit 1; }
+"$python" -c 'import ctypes; ctypes.CDLL("libpython3.11.so.1.0")' 2>/dev/null ||
+    say "libpython3.11.so.1.0 is missing: the embedded Triton will not start. Debian 12: sudo deploy/debian-packages.sh"
+
+[ -x .venv/bin/python ] || { say "virtual environment .venv ($("$python" --version))"; "$python" -m venv .venv; }
+log=.venv/set-up.log
+
+# pip's words go to the log; a terminal shows the current one. A failure shows the end of the log.
+install() {
+    local show=(awk '{ printf "\r\033[K  %s", substr($0, 1, 76); fflush() } END { printf "\r\033[K" }')
+    [ -t 1 ] || show=(awk '/^(Building|Successfully|ERROR)/ { print "  " substr($0, 1, 120); fflush() }')
+    .venv/bin/python -m pip --disable-pip-version-check install --progress-bar off "$@" 2>&1 | tee -a "$log" | "${show[@]}" ||
+        { tail -n 15 "$log" | cut -c 1-200 >&2; return 1; }
+}
+
+# PyPI's torch for Linux brings 2 GB of CUDA libraries; without an NVIDIA driver the CPU build of the same version is enough.
+torch=$(grep '^torch==' deploy/lock/dev.txt)
+if ! command -v nvidia-smi >/dev/null && ! .venv/bin/python -m pip show --quiet torch 2>/dev/null; then
+    say "$torch for CPU (a GPU machine gets the package index's own build)"
+    install --no-deps --retries 1 --timeout 20 --extra-index-url "${TORCH_INDEX_URL:-https://download.pytorch.org/whl/cpu}" "$torch" ||
+        say "no CPU build found; taking the one of the package index"
+fi
+say "packages of deploy/lock/dev.txt (the first time this takes a minute or more)"
+install -r deploy/lock/dev.txt
+say "hilum (editable)"
+install --no-deps --editable .
+.venv/bin/python -m pip check
+printf '%s' "$wanted" >"$stamp"
+say "done"

@@ -1,0 +1,125 @@
+"""The command line, as a person meets it: help, exit status, and clear words about bad input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hilum.cli import parse_peer
+from hilum.errors import ConfigurationError
+from load_tests import phantom
+
+HILUM = str(Path(sys.executable).with_name("hilum"))
+COMMANDS = ["serve", "check", "send", "study", "prepare", "requeue", "models list", "models build"]
+
+
+def hilum(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HILUM_")}
+    command = [HILUM, *map(str, words)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, cwd=folder, env={**environment, "COLUMNS": "80"}, check=False
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_within_80_columns(command: str, tmp_path: Path) -> None:
+    done = hilum(*command.split(), "--help", folder=tmp_path)
+    assert done.returncode == 0
+    assert "Usage: hilum" in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_version(tmp_path: Path) -> None:
+    assert hilum("--version", folder=tmp_path).stdout.startswith("hilum 0.")
+
+
+def test_bad_settings_are_all_named_and_end_with_2(tmp_path: Path) -> None:
+    (tmp_path / "hilum.toml").write_text("[receive]\nprot = 1\n[studys]\n")
+    done = hilum("serve", folder=tmp_path)
+    assert done.returncode == 2
+    assert "receive.prot: unknown setting; did you mean 'port'?" in done.stderr
+    assert "studys: unknown setting; did you mean 'studies'?" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[site]\nstate_dir = "/proc/hilum"\n', "make it writable"),
+        ('[models]\nreleases = ["densenet@9"]\n', "densenet@9 has no manifest"),
+        ('[models]\nbuilt = "nowhere"\n', "run `hilum models build densenet121_untrained@1`"),
+    ],
+)
+def test_serve_says_what_to_do_before_it_starts_anything(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "hilum.toml").write_text(f"{text}\n[receive]\nport = 59112\n[api]\nport = 59640\n")
+    done = hilum("serve", folder=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_check_lists_problems_with_advice_and_ends_with_1(tmp_path: Path) -> None:
+    (tmp_path / "hilum.toml").write_text("[receive]\nport = 59113\n[destinations.pacs]\nport = 59114\n")
+    done = hilum("check", folder=tmp_path)
+    assert done.returncode == 1
+    assert "PROBLEM release densenet121_untrained@1: not built" in done.stdout
+    assert "-> Run `hilum models build densenet121_untrained@1`." in done.stdout
+    assert "PROBLEM destination pacs: PACS@127.0.0.1:59114" in done.stdout
+    assert "ok      ledger" in done.stdout
+
+
+def test_prepare_writes_what_the_model_sees(tmp_path: Path) -> None:
+    file = phantom.save(phantom.make_instance(seed=3, rows=256, columns=256), tmp_path / "pa.dcm")
+    done = hilum("prepare", file, "--release", "densenet121_untrained@1", "--out", "x.npy", "--png", "x.png", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    tensor = np.load(tmp_path / "x.npy")
+    assert (answer["outcome"], answer["view"], answer["shape"]) == ("prepared", "PA", [1, 224, 224])
+    assert (tensor.shape, tensor.dtype) == ((1, 224, 224), np.float16)
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_prepare_says_why_not(tmp_path: Path) -> None:
+    lateral = phantom.save(phantom.make_instance(seed=3, view="LATERAL", rows=64, columns=64), tmp_path / "ll.dcm")
+    (tmp_path / "text.dcm").write_text("no DICOM")
+    for file, reason in ((lateral, "lateral_not_supported"), (tmp_path / "text.dcm", "corrupt_header")):
+        done = hilum("prepare", file, "--release", "densenet121_untrained@1", "--out", "x.npy", folder=tmp_path)
+        assert done.returncode == 1
+        assert json.loads(done.stdout)["reason"] == reason
+    assert not (tmp_path / "x.npy").exists()
+    done = hilum("prepare", lateral, "--release", "nothing@1", "--out", "x.npy", folder=tmp_path)
+    assert (done.returncode, "known: densenet121_untrained@1" in done.stderr) == (2, True)
+
+
+def test_study_without_a_ledger(tmp_path: Path) -> None:
+    done = hilum("study", "1.2.3", folder=tmp_path)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_send_to_nobody_is_a_failure_that_names_the_peer(tmp_path: Path) -> None:
+    file = phantom.save(phantom.make_instance(seed=3, rows=64, columns=64), tmp_path / "pa.dcm")
+    done = hilum("send", file, "--to", "HILUM@127.0.0.1:59115", folder=tmp_path)
+    assert done.returncode == 1
+    assert "127.0.0.1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_models_list_says_untrained(tmp_path: Path) -> None:
+    done = hilum("models", "list", folder=tmp_path)
+    assert done.returncode == 0
+    assert "UNTRAINED" in next(line for line in done.stdout.splitlines() if line.startswith("densenet121_untrained@1"))
+
+
+def test_peer_addresses() -> None:
+    assert parse_peer("HILUM@127.0.0.1:11112") == ("HILUM", "127.0.0.1", 11112)
+    assert parse_peer("A@[::1]:104") == ("A", "::1", 104)
+    for wrong in ("HILUM", "HILUM@host", "@host:1", "HILUM@host:0", "HILUM@host:x", "SEVENTEEN_LETTERS@host:104"):
+        with pytest.raises(ConfigurationError, match="AE_TITLE@HOST:PORT"):
+            parse_peer(wrong)
