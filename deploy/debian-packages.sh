@@ -4,7 +4,8 @@
 set -euo pipefail
 
 runtime=(python3.11 python3.11-venv libpython3.11)
-peers=(dcmtk dicom3tools pixelmed-apps libpixelmed-java default-jre-headless orthanc postgresql prometheus)
+peers=(dcmtk dicom3tools pixelmed-apps libpixelmed-java default-jre-headless orthanc postgresql prometheus
+       chromium fonts-dejavu-core)
 
 if ! command -v dpkg-query >/dev/null; then
     echo "debian-packages: not a Debian system; you need the equivalents of: ${runtime[*]}. Tests and demo also use: ${peers[*]}"

@@ -17,6 +17,7 @@ from pydicom import uid
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, telemetry
+from hilum.models import terminology
 from hilum.receive import policy
 from hilum.store.claiming import QUEUES
 
@@ -30,10 +31,28 @@ STATES: Mapping[str, type[StrEnum]] = {
 }
 # Transitions that no stage decides: they follow from an image that arrives, or from a newer result.
 FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
-    "assemble": (("closed", "due", "a further image"), ("due", "due", "a further image: the quiet period starts anew")),
-    "analyse": (),
-    "report": (("due", "superseded", "newer result"), ("leased", "superseded", "newer result"), ("failed", "superseded", "newer result")),
-    "deliver": (("due", "cancelled", "newer result"), ("dead", "cancelled", "newer result")),
+    "assemble": (
+        ("closed", "due", "a further image, or one is rejected or replaced"),
+        ("due", "due", "a further image: the quiet period starts anew"),
+        ("closed", "erased", "the patient is erased, in any state"),
+    ),
+    "analyse": (
+        ("due", "not_analysed", "image rejected, or the study completed without waiting"),
+        ("leased", "not_analysed", "image rejected"),
+        ("analysed", "due", "image replaced"),
+        ("analysed", "erased", "the patient is erased, in any state"),
+    ),
+    "report": (
+        ("due", "superseded", "newer result"),
+        ("leased", "superseded", "newer result"),
+        ("failed", "superseded", "newer result"),
+        ("reported", "erased", "the patient is erased, in any state"),
+    ),
+    "deliver": (
+        ("due", "cancelled", "newer result, or the patient is erased"),
+        ("dead", "cancelled", "newer result, or the patient is erased"),
+        ("leased", "cancelled", "the receiver takes another SOP Class"),
+    ),
 }
 
 
@@ -74,7 +93,7 @@ def reasons_table() -> Iterator[str]:
     """The closed list."""
     yield "\n| reason | meaning |\n|---|---|"
     yield from (_row(f"`{reason.value}`", reason.meaning) for reason in domain.Reason)
-    for words in (domain.Outcome, domain.Decision):
+    for words in (domain.Outcome, domain.Decision, domain.RemovalReason, domain.ConflictState):
         yield f"\n**{words.__name__}** ({_first_line(words)}): {', '.join(f'`{word.value}`' for word in words)}."
 
 
@@ -99,12 +118,35 @@ def identification_table() -> Iterator[str]:
 
 def accepted_table() -> Iterator[str]:
     """What the listener accepts, in its order of preference."""
-    yield "\n| SOP Class | UID |\n|---|---|"
-    yield from (_row(uid.UID(item).name, f"`{item}`") for item in (policy.VERIFICATION, *policy.STORAGE_SOP_CLASSES))
+    yield "\n| SOP Class | UID | for |\n|---|---|---|"
+    purposes = {
+        "C-ECHO": (policy.VERIFICATION,),
+        "images": policy.STORAGE_SOP_CLASSES,
+        "loop guard": policy.REPORT_SOP_CLASSES,
+        "rejection notes": (policy.KEY_OBJECT_SELECTION,),
+    }
+    yield from (_row(uid.UID(item).name, f"`{item}`", purpose) for purpose, classes in purposes.items() for item in classes)
     yield "\n| Transfer Syntax of images, in order of preference | UID | analysed |\n|---|---|---|"
     decoded = (uid.ExplicitVRLittleEndian, uid.ImplicitVRLittleEndian, uid.JPEGBaseline8Bit)
     for item in policy.TRANSFER_SYNTAXES:
         yield _row(uid.UID(item).name, f"`{item}`", "yes" if item in decoded else "no: stored, ends as `transfer_syntax_not_supported`")
+
+
+def terminology_table() -> Iterator[str]:
+    """Every code with its status and source, which public labels mean it, and the codes that are denied."""
+    table = terminology.load()
+    labels = {
+        key: [f"`{name}`: {label}" for name, known in table.label_sets.items() for label, its in known.labels if its == key]
+        for key in table.concepts
+    }
+    yield f"\nVersion {table.version}.\n\n| concept | code | meaning | status | source | public labels |\n|---|---|---|---|---|---|"
+    for concept in table.concepts.values():
+        code = f"`{concept.code.scheme} {concept.code.value}`"
+        yield _row(f"`{concept.key}`", code, concept.code.meaning, concept.status, concept.source, "; ".join(labels[concept.key]))
+    yield "\n| label set | from |\n|---|---|"
+    yield from (_row(f"`{name}`", known.cites) for name, known in table.label_sets.items())
+    yield "\n| denied code | why |\n|---|---|"
+    yield from (_row(f"`{scheme} {value}`", why) for (scheme, value), why in table.denied.items())
 
 
 GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
@@ -113,6 +155,7 @@ GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "states": ("states.md", states_list),
     "reasons": ("states.md", reasons_table),
     "commands": ("commands.md", commands_list),
+    "terminology": ("terminology.md", terminology_table),
     "identification": ("conformance.md", identification_table),
     "accepted": ("conformance.md", accepted_table),
 }
@@ -150,7 +193,7 @@ def _metavar(argument: TyperArgument) -> str:
 def _transitions(stage: str, states: type[StrEnum]) -> Iterator[str]:
     """What `store/claiming.py` does with the rows of this stage, then what its handlers decide."""
     queue = QUEUES[stage]
-    followed = {target for _, target, _ in FOLLOWING[stage]}
+    followed = {target for _, target, _ in FOLLOWING[stage]} - {"not_analysed"}  # that one its stage decides, too
     yield "[*] --> due: record" if stage in ("assemble", "analyse") else "[*] --> due: advance"
     yield "due --> leased: claim"
     yield "leased --> due: retry"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues, decode
 from hilum_preprocessing.elements import read_file
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason, SpecError
-from hilum_preprocessing.guard import check_tags
+from hilum_preprocessing.guard import check_tags, tag_flags
 from hilum_preprocessing.recipes import RECIPES
 from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.views import View, view_of
@@ -39,6 +39,7 @@ __all__ = [
     "decode",
     "prepare_stored",
     "read_file",
+    "tag_flags",
     "view_of",
 ]
 

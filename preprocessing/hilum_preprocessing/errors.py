@@ -12,6 +12,7 @@ class Reason(StrEnum):
     NOT_FOR_PRESENTATION = "not_for_presentation"
     NOT_CHEST = "not_chest"
     LATERAL_NOT_SUPPORTED = "lateral_not_supported"
+    CHILD = "child"
     NOT_MONOCHROME = "not_monochrome"
     MULTI_FRAME = "multi_frame"
     NO_PIXEL_DATA = "no_pixel_data"
@@ -32,6 +33,8 @@ class Flag(StrEnum):
     HIGH_BITS_CLEARED = "high_bits_cleared"
     VOI_UNUSABLE = "voi_unusable"
     VIEW_UNKNOWN = "view_unknown"
+    AGE_UNKNOWN = "age_unknown"
+    BURNED_IN_TEXT = "burned_in_text"
 
 
 class NotAnalysable(Exception):

@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from hilum_preprocessing.kernels import PILLOW_ONE, as_pillow_integers, taps
 from hilum_preprocessing.operations import CentreCrop, GeometryOp, Pad, Resize
+from hilum_preprocessing.placement import crop_slices, pad_margins
 
 # Measured for 2500 x 2048 to 224: smaller groups pay per call, larger ones multiply zeros.
 _GROUP_ROWS = 8
@@ -50,20 +51,10 @@ def apply(image: Tensor, operations: Sequence[GeometryOp]) -> Tensor:
     return image
 
 
-def crop_slices(op: CentreCrop, size: tuple[int, int]) -> tuple[slice, slice]:
-    """Rows and columns of the crop, at `x // 2 - side // 2` as torchxrayvision cuts; a side that is too short stays whole."""
-    side = min(size) if op.size == "min" else op.size
-    starts = [max(0, length // 2 - side // 2) for length in size]
-    return slice(starts[0], starts[0] + side), slice(starts[1], starts[1] + side)
-
-
 def _pad(image: Tensor, op: Pad) -> Tensor:
-    side = max(image.shape)
-    missing = [side - length for length in image.shape]
-    before = [gap // 2 if op.place == "centre" else 0 for gap in missing]
+    rows, columns = pad_margins(op, (image.shape[0], image.shape[1]))
     # functional.pad counts from the last axis: left, right, top, bottom.
-    margins = [before[1], missing[1] - before[1], before[0], missing[0] - before[0]]
-    return functional.pad(image, margins, value=op.value)
+    return functional.pad(image, [*columns, *rows], value=op.value)
 
 
 def _resize_float(image: Tensor, op: Resize) -> Tensor:

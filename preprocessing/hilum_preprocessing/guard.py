@@ -13,8 +13,9 @@ from pydicom.uid import (
 )
 
 from hilum_preprocessing.elements import word
-from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader, require_pixel_data
+from hilum_preprocessing.population import age_years
 from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.views import View, view_of
 
@@ -34,12 +35,30 @@ def check_tags(dataset: Dataset, spec: InputSpec) -> View:
     _check_modality(dataset)
     _check_presentation_intent(dataset, spec)
     _check_body_part(dataset)
+    spec.population.check(dataset)
     view = view_of(dataset)
     if view == "LATERAL" and spec.views == "frontal_only":
         raise NotAnalysable(Reason.LATERAL_NOT_SUPPORTED, "lateral or oblique view")
     require_pixel_data(dataset)
     PixelHeader.of(dataset)
     return view
+
+
+def tag_flags(dataset: Dataset, spec: InputSpec, view: View) -> tuple[str, ...]:
+    """What the tags of an image that may be analysed leave in doubt. Never raises: a doubt is no refusal."""
+    seen = {
+        Flag.VIEW_UNKNOWN: view == "UNKNOWN",
+        Flag.AGE_UNKNOWN: spec.population.minimum_age_years > 0 and age_years(dataset) is None,
+        Flag.BURNED_IN_TEXT: _says_yes(dataset, "BurnedInAnnotation"),
+    }
+    return tuple(flag.value for flag, is_seen in seen.items() if is_seen)
+
+
+def _says_yes(dataset: Dataset, keyword: str) -> bool:
+    try:
+        return word(dataset, keyword) == "YES"
+    except NotAnalysable:
+        return False
 
 
 def _check_modality(dataset: Dataset) -> None:

@@ -13,11 +13,11 @@ from pydicom.dataset import Dataset
 from torch import Tensor
 
 from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues, decode
-from hilum_preprocessing.errors import Flag
-from hilum_preprocessing.geometry import apply, crop_slices
+from hilum_preprocessing.geometry import apply
 from hilum_preprocessing.grayscale import LevelTable, level_table
-from hilum_preprocessing.guard import check_tags
+from hilum_preprocessing.guard import check_tags, tag_flags
 from hilum_preprocessing.operations import CentreCrop, GeometryOp
+from hilum_preprocessing.placement import crop_slices
 from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.views import View
 
@@ -37,7 +37,7 @@ def prepare(
     """What the model sees of one image. Raises NotAnalysable with the reason why it would see nothing."""
     view = check_tags(dataset, spec)
     stored = decode(dataset, maximum_pixels)
-    flags = (*stored.flags, Flag.VIEW_UNKNOWN.value) if view == "UNKNOWN" else stored.flags
+    flags = (*stored.flags, *tag_flags(dataset, spec, view))
     return Prepared(prepare_stored(stored, spec, device), view, flags)
 
 

@@ -17,6 +17,7 @@ from hilum_preprocessing import fields
 from hilum_preprocessing.errors import SpecError
 from hilum_preprocessing.fields import read_by
 from hilum_preprocessing.operations import GEOMETRY, INTENSITY, GeometryOp, IntensityOp, Range, Resize, Size, ToUint8
+from hilum_preprocessing.population import Population
 from hilum_preprocessing.recipes import RECIPES
 
 ALGORITHM = "hp1"
@@ -77,12 +78,17 @@ class InputSpec:
     source: Source = read_by(fields.section(Source), Source())  # noqa: RUF009 - as above, and the default is frozen
     normalise: Normalise = read_by(fields.section(Normalise), Normalise())  # noqa: RUF009 - as above
     presentation_intent: Literal["for_presentation", "any"] = read_by(fields.one_of("for_presentation", "any"), "for_presentation")
+    population: Population = read_by(fields.section(Population), Population())  # noqa: RUF009 - as above
     cites: str = read_by(fields.text, "")
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Self:
-        """From `{"recipe": name}` or from all the fields. Raises SpecError, naming the field and the nearest known word."""
+        """From `{"recipe": name}`, with or without a `population`, or from all the fields.
+
+        Raises SpecError, naming the field and the nearest known word.
+        """
         spec = fields.build(cls, _resolve_recipe(given), "input_spec")
+        _check_population(spec.population)
         _check_values(spec)
         _check_size(spec)
         _check_normalise(spec.normalise)
@@ -99,7 +105,7 @@ class InputSpec:
     def version(self) -> str:
         """`hp1-<8 hex>`: equal for specifications that give equal tensors, however they were written."""
         plain = self.to_mapping()
-        del plain["cites"]
+        del plain["cites"], plain["population"]
         return f"{ALGORITHM}-{hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:8]}"
 
     @property
@@ -129,10 +135,17 @@ def _resolve_recipe(given: Mapping[str, Any]) -> Mapping[str, Any]:
     name = str(given["recipe"])
     if name not in RECIPES:
         raise SpecError(f"input_spec: unknown recipe {name!r}{fields.nearest(name, RECIPES)}")
-    if len(given) > 1:
-        others = ", ".join(sorted(set(given) - {"recipe"}))
-        raise SpecError(f"input_spec: a recipe stands alone; write out its fields to change {others}")
-    return RECIPES[name]
+    # Whom a release may read is its maker's to say; what is done to pixels is the recipe's.
+    if others := sorted(set(given) - {"recipe", "population"}):
+        raise SpecError(f"input_spec: a recipe stands alone, but for population; write out its fields to change {', '.join(others)}")
+    return {**RECIPES[name], **{key: value for key, value in given.items() if key == "population"}}
+
+
+def _check_population(population: Population) -> None:
+    if population.minimum_age_years < 0:
+        raise SpecError(f"input_spec.population.minimum_age_years: expected 0 or more, found {population.minimum_age_years:g}")
+    if population.minimum_age_years and not population.cites:
+        raise SpecError("input_spec.population.cites: say where the minimum age comes from (training data, intended use)")
 
 
 def _check_values(spec: InputSpec) -> None:

@@ -29,6 +29,7 @@ class Reason(StrEnum):
     NOT_FOR_PRESENTATION = "not_for_presentation"
     NOT_CHEST = "not_chest"
     LATERAL_NOT_SUPPORTED = "lateral_not_supported"
+    CHILD = "child"
     NOT_MONOCHROME = "not_monochrome"
     MULTI_FRAME = "multi_frame"
     NO_PIXEL_DATA = "no_pixel_data"
@@ -45,6 +46,9 @@ class Reason(StrEnum):
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
     WORKER_CRASHED = "worker_crashed"
     NO_ANALYSED_IMAGE = "no_analysed_image"
+    REJECTED = "rejected"
+    NOT_WAITED_FOR = "not_waited_for"
+    ERASED = "erased"
 
     @property
     def meaning(self) -> str:
@@ -57,6 +61,7 @@ _REASON_MEANING: Mapping[Reason, str] = {
     Reason.NOT_FOR_PRESENTATION: "Presentation Intent Type is FOR PROCESSING: raw detector signal, which no recipe was made for.",
     Reason.NOT_CHEST: "Body Part Examined names another body part than the chest.",
     Reason.LATERAL_NOT_SUPPORTED: "A lateral view, and the release reads frontal views only.",
+    Reason.CHILD: "The patient is younger than the release's manifest allows (`input.population`).",
     Reason.NOT_MONOCHROME: "Colour or palette pixels; a radiograph is MONOCHROME1 or MONOCHROME2.",
     Reason.MULTI_FRAME: "More than one frame.",
     Reason.NO_PIXEL_DATA: "The object holds no Pixel Data.",
@@ -73,6 +78,9 @@ _REASON_MEANING: Mapping[Reason, str] = {
     Reason.ATTEMPTS_EXHAUSTED: "The work was tried as often as the settings allow and failed each time.",
     Reason.WORKER_CRASHED: "Three workers died or hung while they held this item.",
     Reason.NO_ANALYSED_IMAGE: "No image of the study could be analysed by this release.",
+    Reason.REJECTED: "Rejected after it was made, by a rejection note (IHE IOCM) or by a person.",
+    Reason.NOT_WAITED_FOR: "A person completed the study before this image was read.",
+    Reason.ERASED: "The patient's data was erased.",
 }
 
 
@@ -84,13 +92,14 @@ class WorkState(StrEnum):
 
 
 class ReadingState(StrEnum):
-    """One image, one release."""
+    """One image, one release. ERASED: nothing of the patient is left, and nothing can be done again."""
 
     DUE = "due"
     LEASED = "leased"
     ANALYSED = "analysed"
     NOT_ANALYSED = "not_analysed"
     FAILED = "failed"
+    ERASED = "erased"
 
 
 class StudyState(StrEnum):
@@ -100,6 +109,7 @@ class StudyState(StrEnum):
     LEASED = "leased"
     CLOSED = "closed"
     FAILED = "failed"
+    ERASED = "erased"
 
 
 class ResultState(StrEnum):
@@ -110,10 +120,11 @@ class ResultState(StrEnum):
     REPORTED = "reported"
     SUPERSEDED = "superseded"
     FAILED = "failed"
+    ERASED = "erased"
 
 
 class DeliveryState(StrEnum):
-    """One document, one destination. CANCELLED: superseded before it was sent. DEAD: needs a person."""
+    """One document, one destination. CANCELLED: superseded, withheld, or sent in another SOP Class. DEAD: needs a person."""
 
     DUE = "due"
     LEASED = "leased"
@@ -130,12 +141,50 @@ class Decision(StrEnum):
     UNDECIDED = "undecided"
 
 
+class RemovalReason(StrEnum):
+    """Why an image takes no part in results any more: the title of the rejection note (IHE IOCM), or a person's word."""
+
+    QUALITY = "rejected_for_quality_reasons"
+    PATIENT_SAFETY = "rejected_for_patient_safety_reasons"
+    WORKLIST_ENTRY = "incorrect_modality_worklist_entry"
+    RETENTION_EXPIRED = "data_retention_policy_expired"
+    BY_HAND = "rejected_by_hand"
+
+
+class ConflictState(StrEnum):
+    """What a person decided about other pixels under a known SOP Instance UID. HELD: nothing yet."""
+
+    HELD = "held"
+    KEPT = "kept"
+    REPLACED = "replaced"
+    DISCARDED = "discarded"
+
+
 class Outcome(StrEnum):
     """How a study ended for one release."""
 
     ANALYSED = "analysed"
     PARTIAL = "partial"
     NOT_ANALYSED = "not_analysed"
+
+
+@dataclass(frozen=True, slots=True)
+class SrClass:
+    """A SOP Class that a structured report may have: its name in settings, the kind of its document, its UID (PS3.4 B.5)."""
+
+    name: str
+    kind: str
+    sop_class_uid: str
+
+
+# The ladder: a receiver that refuses a class is offered the next one. The first is what every report is built as.
+SR_LADDER = (
+    SrClass("comprehensive_3d", "sr", "1.2.840.10008.5.1.4.1.1.88.34"),
+    SrClass("comprehensive", "sr_comprehensive", "1.2.840.10008.5.1.4.1.1.88.33"),
+    SrClass("enhanced", "sr_enhanced", "1.2.840.10008.5.1.4.1.1.88.22"),
+    SrClass("basic_text", "sr_basic_text", "1.2.840.10008.5.1.4.1.1.88.11"),
+)
+SR_KINDS = tuple(item.kind for item in SR_LADDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +251,8 @@ class Instance:
 
     `header` is the data set up to Pixel Data, in the byte order and VR encoding of `transfer_syntax_uid` (deflated data sets:
     explicit little endian). `path` is relative to the archive. `digest` covers the data set, `pixel_digest` Pixel Data alone.
+    `removal_reason`: it was rejected and takes no part in results.
+    `pixels_removed_at`: since when there is no file any more; the row goes on speaking for the image (promise 4).
     """
 
     sop_instance_uid: str
@@ -218,7 +269,10 @@ class Instance:
     called_ae_title: str
     header: bytes = b""
     header_revision: int = 1
+    pixels_removed_at: float | None = None
     id: int = 0
+    peer_address: str = ""
+    removal_reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +290,14 @@ class Reading:
     view: str | None = None
     preprocessing_version: str | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationMaps:
+    """What an analysed reading left: (L,) logits and the bytes of (L, h, w) float16, each map's mean and the bias being its logit."""
+
+    logits: tuple[float, ...]
+    cam: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,11 +335,12 @@ class Study:
     calling_ae_title: str
     called_ae_title: str
     id: int = 0
+    peer_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyJob:
-    """A claimed study with all its images, all their readings and the current results (one a release)."""
+    """A claimed study with all its images (rejected ones too), all their readings and the current results (one a release)."""
 
     lease: Lease
     study: Study
@@ -357,13 +420,17 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class ReportJob:
-    """A claimed result with the images that it names, and the document that a new one replaces (kind to document)."""
+    """A claimed result with the images that it names, and the document that a new one replaces (kind to document).
+
+    `held`: for each destination the newest earlier structured report that it may hold, of whatever SOP Class.
+    """
 
     lease: Lease
     result: Result
     study: Study
     instances: tuple[Instance, ...]
     predecessors: Mapping[str, Document]
+    held: Mapping[str, Document] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,7 +448,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryJob:
-    """A claimed delivery, the document to send and what the metrics and the guard of promise 8 need to know."""
+    """A claimed delivery, the document to send and what the metrics and the guard of promise 8 need to know.
+
+    `identifiers` are the result's: the UIDs under which a document of another SOP Class would go.
+    """
 
     lease: Lease
     destination: str
@@ -391,6 +461,9 @@ class DeliveryJob:
     is_trained: bool
     last_received_at: float
     quiet_until: float
+    identifiers: Mapping[str, str] = field(default_factory=dict)
+    calling_ae_title: str = ""
+    peer_address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +479,8 @@ class NewDocument:
 class Advance:
     """What a stage decided; the loop writes it in one transaction with the rows that follow from it.
 
-    `values` are further columns of the claimed row. `results` follow a study, `documents` a result.
+    `values` are further columns of the claimed row. `results` follow a study, `documents` a result, or a delivery whose receiver
+    wants the same report in another SOP Class.
     """
 
     state: StrEnum
@@ -429,6 +503,18 @@ class AssociationRecord:
     stored: int
     refused: int
     advice: str | None
+    own_documents: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """An image that shall take no part in results. `note_uid` None: a person said so, not a rejection note."""
+
+    sop_instance_uid: str
+    study_instance_uid: str
+    reason: RemovalReason
+    note_uid: str | None = None
+    calling_ae_title: str = ""
 
 
 Job = ReadingJob | StudyJob | ReportJob | DeliveryJob

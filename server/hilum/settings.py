@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import json
 import os
 import tomllib
@@ -13,13 +14,23 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from hilum.domain import SR_LADDER
 from hilum.errors import ConfigurationError
 
 AeTitle = Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[^\\\x00-\x1f]*$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+def _network(value: str) -> str:
+    """An address or a range; host bits that are set would silently widen what somebody meant."""
+    ipaddress.ip_network(value)
+    return value
+
+
+Network = Annotated[str, AfterValidator(_network)]
 _TYPE_WORDS: Mapping[object, str] = {str: "text", bool: "true or false", int: "integer", float: "number", Path: "path"}
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -44,9 +55,15 @@ class Receive(_Section):
         ("HILUM",), min_length=1, description="Called AE Titles that are answered; any other is rejected (1,1,7)."
     )
     calling_ae_titles: tuple[AeTitle, ...] = Field((), description="Calling AE Titles that may connect; empty: any.")
+    peers: tuple[Network, ...] = Field(
+        (), description="Addresses that may connect, single ones or CIDR ranges (`10.1.0.0/16`); others are rejected (1,1,1); empty: any."
+    )
     processes: int = Field(1, ge=1, le=64, description="Listener processes on the one listening socket.")
     maximum_associations: int = Field(
         50, ge=1, le=4096, description="Simultaneous associations of one process; one more is rejected (2,3,2)."
+    )
+    maximum_associations_by_ae: Mapping[AeTitle, Annotated[int, Field(ge=0)]] = Field(
+        {}, description="The same for one Calling AE Title, so that a busy archive leaves room for the modalities; 0: none."
     )
     maximum_pdu_bytes: int = Field(131072, ge=4096, le=1 << 24, description="Largest PDU that senders may use.")
     maximum_object_bytes: int = Field(1 << 30, ge=1 << 20, description="Largest data set accepted; a larger one is answered 0xA700.")
@@ -54,6 +71,17 @@ class Receive(_Section):
     dimse_timeout_seconds: float = Field(60.0, gt=0, description="Limit for one DIMSE message.")
     network_timeout_seconds: float = Field(60.0, gt=0, description="An association idle for longer is aborted.")
     reserve_bytes: int = Field(2 << 30, ge=0, description="Free disk space that is never used: below it C-STORE is answered 0xA700.")
+    reject_bytes: int | None = Field(
+        None, ge=0, description="Below this much free disk space new associations are rejected (2,3,2). Default: twice reserve_bytes."
+    )
+    maximum_due_readings: int = Field(
+        0, ge=0, description="With so many readings of the lanes urgent and live waiting, new associations are rejected (2,3,2); 0: never."
+    )
+
+    @property
+    def reject_below_bytes(self) -> int:
+        """The soft watermark: never below the hard one."""
+        return max(self.reserve_bytes, 2 * self.reserve_bytes if self.reject_bytes is None else self.reject_bytes)
 
 
 class Studies(_Section):
@@ -68,6 +96,17 @@ class Studies(_Section):
     def quiet_for(self, calling_ae_title: str) -> float:
         """Quiet period for one sender, seconds."""
         return self.quiet_seconds_by_ae.get(calling_ae_title, self.quiet_seconds)
+
+
+class Retention(_Section):
+    """When pixels leave the archive. Rows and documents stay; what is not delivered or not read yet always stays."""
+
+    days: float = Field(0.0, ge=0, description="Days after the last delivery of a study until its pixels leave; 0: they stay.")
+    reanalysis_days: float = Field(0.0, ge=0, description="The same for studies of the lane reanalysis.")
+    pressure_free_bytes: int = Field(
+        0, ge=0, description="Below this much free disk space pixels leave at once, oldest delivered first; 0: never. Above reject_bytes."
+    )
+    check_seconds: float = Field(60.0, gt=0, description="How often it is looked what may leave.")
 
 
 class Models(_Section):
@@ -96,6 +135,7 @@ class Analyse(_Section):
     decode_processes: int = Field(
         0, ge=0, le=256, description="Decode processes of one analyser; 0: one fewer than the cores, at least one."
     )
+    decode_seconds: float = Field(60.0, gt=0, le=100, description="Limit for one image; a decode process that takes longer is ended.")
     batches_in_flight: int = Field(2, ge=1, le=16, description="Batches on their way to Triton at once, for each release.")
     deadline_seconds: float = Field(30.0, gt=0, description="Limit for one inference request.")
     maximum_pixels: int = Field(100_000_000, ge=1, description="Images with more pixels are not analysed (too_large).")
@@ -125,6 +165,12 @@ class Report(_Section):
 
     manufacturer: str = Field("Hilum project", max_length=64, description="Manufacturer (0008,0070) of documents.")
     series_number: int = Field(9001, ge=1, le=2147483647, description="Series Number of the SR series.")
+    heat_map_series_number: int = Field(9002, ge=1, le=2147483647, description="Series Number of the heat maps' series.")
+    intended_use: Literal["research", "triage"] = Field(
+        "research",
+        description="Profile of intended use. triage: heat maps are neither made nor linked, whatever a destination asks for "
+        "(a triage device notifies and does not mark the image, 21 CFR 892.2080).",
+    )
     disclaimer: str = Field(
         "AI result, not verified by a physician. For research use only, not for diagnosis.",
         max_length=1024,
@@ -135,24 +181,76 @@ class Report(_Section):
 class Destination(_Section):
     """One receiver of documents: `[destinations.<name>]`."""
 
-    kind: Literal["dicom", "folder"] = Field("dicom", description="dicom: C-STORE; folder: files, renamed into place when complete.")
+    kind: Literal["dicom", "folder", "sender"] = Field(
+        "dicom", description="dicom: C-STORE; folder: files, renamed into place when complete; sender: C-STORE back to who sent the study."
+    )
     host: str = Field("127.0.0.1", description="dicom: host of the receiver.")
     port: Port = Field(4242, description="dicom: port of the receiver.")
     ae_title: AeTitle = Field("PACS", description="dicom: Called AE Title.")
     calling_ae_title: AeTitle = Field("HILUM", description="dicom: our AE Title.")
     path: Path | None = Field(None, description="folder: where the files go.")
-    documents: tuple[Literal["sr", "json"], ...] = Field(("sr",), min_length=1, description="Kinds of document it receives.")
+    ports: Mapping[AeTitle, Port] = Field(
+        {}, description="sender: the port of each sender, by the AE Title that it calls from; the host is that of its association."
+    )
+    documents: tuple[Literal["sr", "json", "heatmap"], ...] = Field(
+        ("sr",), min_length=1, description="Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR."
+    )
     accept_untrained: bool = Field(default=False, description="Takes results of untrained weights; refuse them for any clinical receiver.")
+    report_not_analysed: bool = Field(
+        default=False, description="Also gets a structured report on studies of which no image could be analysed, saying why."
+    )
+    sr_classes: tuple[Literal["comprehensive_3d", "comprehensive", "enhanced", "basic_text"], ...] = Field(
+        ("comprehensive_3d", "comprehensive", "enhanced", "basic_text"),
+        min_length=1,
+        description="dicom: SOP Classes of structured reports to propose; the first in this order that the receiver accepts is sent.",
+    )
     timeout_seconds: float = Field(30.0, gt=0, description="dicom: limit for each message.")
     idle_release_seconds: float = Field(20.0, ge=0, description="dicom: an association unused this long is released.")
+    tls: bool = Field(default=False, description="dicom: TLS 1.2 or later to the receiver (PS3.15 Annex B); its certificate is verified.")
+    ca_file: Path | None = Field(
+        None, description="tls: PEM file of the authority that signed the receiver's certificate; none: the system's."
+    )
+    certificate_file: Path | None = Field(None, description="tls: PEM file of our certificate, for receivers that ask for one.")
+    key_file: Path | None = Field(None, description="tls: PEM file of the key to it.")
+    tls_server_name: str = Field("", description="tls: name in the receiver's certificate, where it is not host.")
 
     @model_validator(mode="after")
     def _has_what_its_kind_needs(self) -> Destination:
         if self.kind == "folder" and self.path is None:
             raise ValueError('a folder destination needs path = "…"')
-        if self.kind == "dicom" and "json" in self.documents:
-            raise ValueError('a dicom destination cannot take "json"; use documents = ["sr"]')
+        if self.kind == "sender" and not self.ports:
+            raise ValueError('a sender destination needs ports = { "<CALLING_AE_TITLE>" = 104 }')
+        if self.kind != "folder" and "json" in self.documents:
+            raise ValueError('a dicom destination cannot take "json"; use documents = ["sr"] or ["sr", "heatmap"]')
         return self
+
+    @field_validator("sr_classes")
+    @classmethod
+    def _follow_the_ladder(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        ladder = [item.name for item in SR_LADDER]
+        if list(value) != [name for name in ladder if name in value]:
+            raise ValueError(f"name each class once and in this order: {', '.join(ladder)}")
+        return value
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Destination:
+        if not self.tls and (self.ca_file or self.certificate_file or self.key_file or self.tls_server_name):
+            raise ValueError("ca_file, certificate_file, key_file and tls_server_name need tls = true")
+        if (self.certificate_file is None) != (self.key_file is None):
+            raise ValueError("certificate_file and key_file belong together; give both or none")
+        return self
+
+
+class Route(_Section):
+    """What is different for studies that are sent to one Called AE Title: `[routes.<CALLED_AE_TITLE>]`.
+
+    The first image of a study decides; what is left out is as without a route.
+    """
+
+    releases: tuple[str, ...] = Field((), description="Releases that read these studies; empty: models.releases.")
+    destinations: tuple[str, ...] = Field((), description="Names of the destinations of their documents; empty: all.")
+    quiet_seconds: float | None = Field(None, ge=0, le=86400, description="Quiet period; none: studies.quiet_seconds and its table.")
+    lane: Literal["urgent", "live", "reanalysis"] = Field("live", description="Priority from the door to the engine.")
 
 
 class Api(_Section):
@@ -160,7 +258,11 @@ class Api(_Section):
 
     host: str = Field("127.0.0.1", description="Address to bind; anything but loopback needs a token.")
     port: Port = Field(8640, description="TCP port of REST, health and metrics.")
-    token: str = Field("", description="Bearer token for /api; empty: no token, loopback only. Give it by HILUM_API__TOKEN.", repr=False)
+    token: str = Field(
+        "",
+        description="Bearer token for /api and password of the pages; empty: none, loopback only. Give it by HILUM_API__TOKEN.",
+        repr=False,
+    )
 
     @model_validator(mode="after")
     def _token_when_public(self) -> Api:
@@ -186,6 +288,7 @@ class Settings(BaseSettings):
     site: Site = Site()
     receive: Receive = Receive()
     studies: Studies = Studies()
+    retention: Retention = Retention()
     models: Models = Models()
     triton: Triton = Triton()
     analyse: Analyse = Analyse()
@@ -193,6 +296,7 @@ class Settings(BaseSettings):
     ledger: Ledger = Ledger()
     report: Report = Report()
     destinations: Mapping[str, Destination] = {}
+    routes: Mapping[AeTitle, Route] = {}
     api: Api = Api()
     log: Log = Log()
 
@@ -215,6 +319,41 @@ class Settings(BaseSettings):
         if bad:
             raise ValueError(f"names may hold letters, digits, _ and - only: {', '.join(bad)}")
         return value
+
+    @model_validator(mode="after")
+    def _pixels_leave_before_associations_are_rejected(self) -> Settings:
+        pressure, reject = self.retention.pressure_free_bytes, self.receive.reject_below_bytes
+        if 0 < pressure <= reject:
+            raise ValueError(f"retention.pressure_free_bytes: must be above {reject}, where receive begins to reject associations, or 0")
+        return self
+
+    @field_validator("routes")
+    @classmethod
+    def _routes_lead_somewhere(cls, value: Mapping[str, Route], info: ValidationInfo) -> Mapping[str, Route]:
+        """A section that is wrong itself is not in `info.data`; then its own problem is reported."""
+        problems: list[str] = []
+        for title, route in value.items():
+            if "receive" in info.data and title not in info.data["receive"].ae_titles:
+                problems.append(f"{title} is not in receive.ae_titles; add it there")
+            known = list(info.data.get("destinations", route.destinations))
+            problems += [f"{title}: no destination {name!r}{_nearest(name, known)}" for name in route.destinations if name not in known]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return value
+
+    def route_of(self, called_ae_title: str) -> Route:
+        """The route of studies whose first image was sent to this AE Title."""
+        return self.routes.get(called_ae_title, Route())
+
+    def destinations_of(self, called_ae_title: str) -> Mapping[str, Destination]:
+        """Where documents of these studies may go."""
+        chosen = self.route_of(called_ae_title).destinations
+        return {name: item for name, item in self.destinations.items() if not chosen or name in chosen}
+
+    @property
+    def active_releases(self) -> tuple[str, ...]:
+        """Every release that reads some studies, those of routes included."""
+        return tuple(dict.fromkeys([*self.models.releases, *(name for route in self.routes.values() for name in route.releases)]))
 
     @property
     def archive_dir(self) -> Path:
@@ -246,12 +385,20 @@ class Settings(BaseSettings):
         return self.model_dump_json()
 
 
+# Sections that hold named tables: of what model, and what the name is.
+_NAMED: Mapping[str, tuple[type[_Section], str]] = {"destinations": (Destination, "<name>"), "routes": (Route, "<CALLED_AE_TITLE>")}
+
+
 def restore(text: str) -> Settings:
     """Settings from `Settings.dump`; the environment is not read again, so all processes agree."""
     content = json.loads(text)
-    destinations = {name: Destination.model_validate(item) for name, item in content.pop("destinations").items()}
-    sections: dict[str, Any] = {name: _section(name).model_validate(value) for name, value in content.items()}
-    return Settings.model_construct(None, **sections, destinations=destinations)
+    sections: dict[str, Any] = {}
+    for section, value in content.items():
+        if section in _NAMED:
+            sections[section] = {name: _NAMED[section][0].model_validate(item) for name, item in value.items()}
+        else:
+            sections[section] = _section(section).model_validate(value)
+    return Settings.model_construct(None, **sections)
 
 
 def find_file(explicit: Path | None) -> Path | None:
@@ -295,8 +442,8 @@ def _known(prefix: tuple[str, ...]) -> list[str]:
     """Names that may stand after this prefix."""
     if not prefix:
         return list(Settings.model_fields)
-    if prefix[0] == "destinations":
-        return list(Destination.model_fields) if len(prefix) == 2 else []
+    if prefix[0] in _NAMED:
+        return list(_NAMED[prefix[0]][0].model_fields) if len(prefix) == 2 else []
     return list(_section(prefix[0]).model_fields) if len(prefix) == 1 and prefix[0] in Settings.model_fields else []
 
 
@@ -312,7 +459,8 @@ def _explain(item: Mapping[str, Any], file: Path | None) -> str:
         return f"{where}{'.'.join(place)}: unknown setting{_nearest(place[-1], _known(place[:-1]))}"
     value = "" if "token" in place else f" (got {item.get('input')!r})"
     return (
-        f"{where}{'.'.join(place)}: {item['msg'].removeprefix('Value error, ')}{value if not isinstance(item.get('input'), dict) else ''}"
+        f"{where}{'.'.join(place)}{': ' if place else ''}"
+        f"{item['msg'].removeprefix('Value error, ')}{value if not isinstance(item.get('input'), dict) else ''}"
     )
 
 
@@ -325,8 +473,8 @@ def _unknown_environment() -> Iterator[tuple[tuple[int | str, ...], str]]:
         place = tuple(part.lower() for part in name.removeprefix("HILUM_").split("__"))
         for depth, part in enumerate(place):
             known = _known(place[:depth])
-            is_destination_name = depth == 1 and place[0] == "destinations"
-            if known and part not in known and not is_destination_name:
+            is_name = depth == 1 and place[0] in _NAMED
+            if known and part not in known and not is_name:
                 yield place, f"{name}: unknown setting{_nearest(part, known)}"
                 break
 
@@ -334,8 +482,7 @@ def _unknown_environment() -> Iterator[tuple[tuple[int | str, ...], str]]:
 def describe() -> Iterator[tuple[str, str, str, str]]:
     """(name, type, default, description) of every setting, for the documentation."""
     for section in Settings.model_fields:
-        model = Destination if section == "destinations" else _section(section)
-        prefix = f"{section}.<name>" if section == "destinations" else section
+        model, prefix = (_NAMED[section][0], f"{section}.{_NAMED[section][1]}") if section in _NAMED else (_section(section), section)
         for name, info in model.model_fields.items():
             yield f"{prefix}.{name}", _type_name(info.annotation), _as_toml(info.get_default()), info.description or ""
 

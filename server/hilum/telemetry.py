@@ -7,10 +7,14 @@ one scrape shows all processes. Labels are few and bounded: no UID, no name, no 
 from __future__ import annotations
 
 import logging
+import re
 import sys
+import threading
+import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from types import TracebackType
+from typing import Any, Final
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
@@ -54,6 +58,10 @@ LAST_IMAGE_TO_ACCEPTED_SECONDS = Histogram(
 QUIET_END_TO_ACCEPTED_SECONDS = Histogram(
     "hilum_quiet_end_to_accepted_seconds", "End of the quiet period to SR accepted.", ["destination"], buckets=_STUDY_BUCKETS
 )
+FILES_REMOVED = Counter(
+    "hilum_files_removed_total", "Files deleted from the archive: age, pressure, superseded (an older header) or erased.", ["cause"]
+)
+REMOVED_BYTES = Counter("hilum_removed_bytes_total", "Bytes of files deleted from the archive.", ["cause"])
 PROCESS_RESTARTS = Counter("hilum_process_restarts_total", "Child processes that ended unasked and were started again.", ["role"])
 REQUEST_SECONDS = Histogram("hilum_http_request_seconds", "REST requests.", ["route", "method", "status"], buckets=_STAGE_BUCKETS)
 
@@ -73,6 +81,8 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "hilum_instances_recorded": ("SOP Instances recorded since the installation (highest row number).", ()),
     "hilum_archive_free_bytes": ("Free space in the file system of the archive.", ()),
     "hilum_archive_reserve_bytes": ("Free space below which nothing more is accepted (receive.reserve_bytes).", ()),
+    "hilum_archive_reject_bytes": ("Free space below which new associations are rejected (receive.reject_bytes).", ()),
+    "hilum_archive_pressure_bytes": ("Free space below which delivered pixels leave early (retention.pressure_free_bytes).", ()),
 }
 """Gauges read from the ledger and the disk at each scrape: name to (help, labels). No process holds them."""
 
@@ -89,7 +99,7 @@ def configure_logging(level: str, style: str, process: str) -> None:
             _naming(process),
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
+            structlog.processors.ExceptionRenderer(_without_messages),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
@@ -97,7 +107,10 @@ def configure_logging(level: str, style: str, process: str) -> None:
         cache_logger_on_first_use=True,
     )
     silence_libraries()
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    _log_uncaught()
 
 
 def _naming(process: str) -> structlog.typing.Processor:
@@ -110,10 +123,63 @@ def _naming(process: str) -> structlog.typing.Processor:
 
 
 def silence_libraries() -> None:
-    """Keep libraries from printing what they read: pydicom's warnings quote element values, so patient data (promise 10)."""
-    warnings.filterwarnings("ignore", module="pydicom")
-    logging.getLogger("pydicom").setLevel(logging.CRITICAL)
-    logging.getLogger("pynetdicom").setLevel(logging.CRITICAL)
+    """Keep libraries from printing what they read: pydicom's warnings quote element values, so patient data (promise 10).
+
+    All warnings, because one is attributed to whichever module pydicom was called from, and that may be ours. Their lines end at
+    a handler that drops them: a level would not do, pydicom sets its own when it is imported later.
+    """
+    warnings.simplefilter("ignore")
+    for name in ("pydicom", "pynetdicom", "highdicom"):
+        library = logging.getLogger(name)
+        library.setLevel(logging.CRITICAL)
+        library.propagate = False
+        library.addHandler(logging.NullHandler())
+
+
+_OURS: Final = ("hilum.", "hilum_preprocessing.")
+# A frame's line in a traceback that came as text from another process; the rest may belong to a message.
+_FRAME: Final = re.compile(r'^ +File "[^"\n]+", line \d+, in \S+$', re.MULTILINE)
+
+
+def traceback_without_messages(error: BaseException) -> str:
+    """Where an error comes from, with all causes. Of foreign exceptions the type only: their messages quote what they failed on."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    before = f"{traceback_without_messages(cause)}\nwhich led to:\n" if cause is not None else ""
+    frames = "".join(traceback.format_tb(error.__traceback__)).rstrip() or "\n".join(_FRAME.findall(str(error)))
+    inside = [traceback_without_messages(item) for item in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
+    return "\n".join([f"{before}{frames}\n{_named(error)}".lstrip("\n"), *inside])
+
+
+def _named(error: BaseException) -> str:
+    kind = type(error)
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    if isinstance(error, OSError) and error.strerror:
+        return f"{name}: {error.strerror}"
+    return f"{name}: {error}" if name.startswith(_OURS) else name
+
+
+def _without_messages(exc_info: structlog.typing.ExcInfo) -> str:
+    return traceback_without_messages(exc_info[1])
+
+
+class _Formatter(logging.Formatter):
+    """For lines of libraries."""
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802, ANN401 - the name and the type are logging's
+        """As our own lines."""
+        return traceback_without_messages(ei[1])
+
+
+def _log_uncaught() -> None:
+    """What nobody catches ends a process or a thread with a line of the log, and not with a message on standard error."""
+
+    def in_process(_kind: type[BaseException], error: BaseException, _traceback: TracebackType | None) -> None:
+        logger("process").critical("uncaught", exc_info=error)
+
+    def in_thread(arguments: threading.ExceptHookArgs) -> None:
+        logger("process").critical("uncaught", thread=arguments.thread.name if arguments.thread else "", exc_info=arguments.exc_value)
+
+    sys.excepthook, threading.excepthook = in_process, in_thread
 
 
 def logger(room: str) -> structlog.stdlib.BoundLogger:

@@ -195,6 +195,19 @@ def test_duplicate_header_revision_and_conflict(ledger: Ledger, clock: Clock) ->
     assert len(rows(ledger, schema.reading)) == 1
 
 
+def test_a_corrected_header_is_read_again(ledger: Ledger, clock: Clock) -> None:
+    ledger.record([arrival(1), arrival(2)])
+    done, in_progress = ledger.claim("analyse", 2, "a", 60)
+    ledger.advance("analyse", [(done.lease, Advance(ReadingState.NOT_ANALYSED, {"reason": "lateral_not_supported"}))])
+    revised = [arrival(number, digest=f"revised{number}", header=b"PA after all") for number in (1, 2)]
+    assert ledger.record(revised) == [RecordOutcome.HEADER_REVISION] * 2
+    assert rows(ledger, schema.study)[0].open_readings == 2
+    assert ledger.advance("analyse", [(in_progress.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]) == [False]
+    analyse_all(ledger)
+    assert [(row.state, row.reason, row.logits) for row in rows(ledger, schema.reading)] == [("analysed", None, [0.5])] * 2
+    assert rows(ledger, schema.study)[0].open_readings == 0
+
+
 def test_same_uid_in_another_study_is_a_conflict(ledger: Ledger) -> None:
     ledger.record([arrival(1)])
     assert ledger.record([arrival(1, study="9.9", digest="other")]) == [RecordOutcome.CONFLICT]
@@ -355,6 +368,7 @@ def test_same_sources_give_no_second_result(ledger: Ledger, clock: Clock) -> Non
     clock.now += 11
     close_study(ledger, "one", clock.now)
     ledger.record([arrival(1, digest="revised", header=b"merged")])
+    analyse_all(ledger)
     clock.now += 11
     close_study(ledger, "one", clock.now)
     assert [row.source_digest for row in rows(ledger, schema.result)] == ["one"]
@@ -392,9 +406,17 @@ def test_a_destination_has_one_owner(ledger: Ledger, clock: Clock) -> None:
     assert ledger.hold_lane("pacs", "one", 30)
     clock.now += 31
     assert ledger.hold_lane("pacs", "two", 30)
-    assert ledger.pause("pacs", is_paused=True)
+    ledger.pause("pacs", is_paused=True)
     assert not ledger.hold_lane("pacs", "two", 30)
-    assert not ledger.pause("unknown", is_paused=True)
+    ledger.pause("pacs", is_paused=False)
+    assert ledger.hold_lane("pacs", "two", 30)
+
+
+def test_a_destination_can_be_paused_before_it_is_used(ledger: Ledger) -> None:
+    ledger.pause("pacs", is_paused=True)
+    assert not ledger.hold_lane("pacs", "one", 30)
+    ledger.pause("pacs", is_paused=False)
+    assert ledger.hold_lane("pacs", "one", 30)
 
 
 @pytest.mark.parametrize("stage", ["analyse", "assemble"])

@@ -25,6 +25,7 @@ from tests.support.installation import (
     send_to,
     small_study,
     wait_for,
+    workers_of,
 )
 from tests.support.models import Tiny, make_tiny
 
@@ -64,7 +65,13 @@ def counts(server: Hilum) -> dict[str, dict[str, int]]:
     return found
 
 
-ROLES = ("listener", "analyser", "dispatcher", "tritonserver")
+ROLES = ("listener", "analyser", "dispatcher", "tritonserver", "decode process", "report process")
+
+
+def victims(server: Hilum, role: str) -> list[int]:
+    if role == "decode process":
+        return workers_of(server, "analyser")
+    return workers_of(server, "dispatcher") if role == "report process" else processes(server, role)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -75,8 +82,8 @@ def test_kill_under_load(server: Hilum, receiver: tuple[int, Receiver], tmp_path
     stream.start()
     for moment in (6, 14):
         wait_for(lambda sent=moment: stream.sent >= sent, what="the stream")
-        wait_for(lambda: processes(server, role), what=f"a {role} to kill")
-        kill(processes(server, role))
+        wait_for(lambda: victims(server, role), what=f"a {role} to kill")
+        kill(victims(server, role))
     stream.finish()
     wanted = {images[0].StudyInstanceUID for images in stream.studies}
     wait_for(lambda: wanted <= arrivals.by_study.keys(), seconds=90, what="a report on every study")

@@ -17,6 +17,7 @@ from hilum.domain import Document
 from hilum.report import build_documents
 from load_tests.phantom import make_study, save
 from tests.support import sr_gate
+from tests.support.read_back import items, numbers, presence_in_json, presence_in_report, said_in_group, said_in_json
 from tests.support.results import (
     CONTEXT,
     header_of,
@@ -110,17 +111,9 @@ def rewritten(report: Path, damage: Callable[[Dataset], object]) -> None:
     dcmwrite(report, document)
 
 
-def items(document: Dataset, name: str) -> list[Dataset]:
-    return [item for item in sr_gate.walk(document) if sr_gate.name_of(item) == name]
-
-
 def _without_tracking_uid(document: Dataset) -> None:
     group = items(document, "125007")[0]
     group.ContentSequence = Sequence(item for item in group.ContentSequence if sr_gate.name_of(item) != "112040")
-
-
-def numbers(document: Dataset) -> list[Dataset]:
-    return [item for item in sr_gate.walk(document) if item.get("ValueType") == "NUM"]
 
 
 def measured(document: Dataset) -> Dataset:
@@ -199,48 +192,6 @@ def test_read_back_it_says_what_the_json_says(changes):
         content["release"]["version"],
         content["release"]["device_uid"],
     )
-
-
-def said_in_json(finding: dict) -> tuple:
-    """Key, code, number and its unit, images: as the report has to say them."""
-    is_private = finding["code"]["scheme"].startswith("99")
-    code = None if is_private else (finding["code"]["value"], finding["code"]["scheme"])
-    calibrated = finding["probability"] is not None
-    number = round(finding["probability"] * 100, 4) if calibrated else round(finding["score"], 6)
-    name = ("111012", "%") if calibrated else ("246262008", "{uncalibrated}")
-    return finding["key"], code, name, number, tuple(finding["source_sop_instance_uids"])
-
-
-def said_in_group(group: Dataset) -> tuple:
-    found = {sr_gate.name_of(item): item for item in group.ContentSequence}
-    coded = found["121071"].ConceptCodeSequence[0] if "121071" in found else None
-    code = (coded.CodeValue, coded.CodingSchemeDesignator) if coded else None
-    (number,) = numbers(group)
-    value = number.MeasuredValueSequence[0]
-    name = (sr_gate.name_of(number), value.MeasurementUnitsCodeSequence[0].CodeValue)
-    uids = [item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in group.ContentSequence if item.ValueType == "IMAGE"]
-    assert float(value.NumericValue) == value.FloatingPointValue
-    return found["112039"].TextValue, code, name, value.FloatingPointValue, tuple(uids)
-
-
-PRESENCE = {"present": ("52101004", "Present"), "absent": ("272519000", "Absent"), "undecided": ("373068000", "Undetermined")}
-
-
-def presence_in_json(content: dict) -> set[tuple[str, str]]:
-    said = set()
-    for finding in content["findings"]:
-        code, text = PRESENCE[finding["decision"]]
-        is_private = finding["code"]["scheme"].startswith("99")
-        said.add((finding["text"], text) if is_private else (finding["code"]["value"], code))
-    return said
-
-
-def presence_in_report(report: Dataset) -> set[tuple[str, str]]:
-    (evaluations,) = items(report, "C0034375")
-    codes = [item for item in evaluations.ContentSequence if item.ValueType == "CODE"]
-    texts = [item.TextValue for item in evaluations.ContentSequence if sr_gate.name_of(item) == "121071"]
-    worded = {(text.split(": ")[0], text.split(": ")[1].split(" (")[0]) for text in texts}
-    return worded | {(sr_gate.name_of(item), item.ConceptCodeSequence[0].CodeValue) for item in codes}
 
 
 def test_untrained_weights_assert_nothing_and_say_why():

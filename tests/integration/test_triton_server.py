@@ -56,8 +56,10 @@ def test_it_listens_on_loopback_only_and_keeps_our_secrets_out(server: EmbeddedT
     server.start()
     assert server.pid is not None
     assert server.ports is not None
-    sockets = listening(server.pid)
-    assert {port for _, port in sockets} == {server.ports.http, server.ports.grpc, server.ports.metrics}
+    pid, wanted = server.pid, {server.ports.http, server.ports.grpc, server.ports.metrics}
+    wait_until(lambda: {port for _, port in listening(pid)} >= wanted)  # the one of the metrics comes last
+    sockets = listening(pid)
+    assert {port for _, port in sockets} == wanted
     assert {str(address) for address, _ in sockets} == {"127.0.0.1"}
     assert b"a secret" not in Path(f"/proc/{server.pid}/environ").read_bytes()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,15 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from hilum.api.app import create_app
+from hilum.deliver.probe import Probe
+from hilum.receive.describe import describe
 from hilum.settings import Api, Destination, Receive, Settings, Site
+from hilum.store.archive import Archive
+from hilum.store.decisions import Decisions
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
 from hilum.store.views import LedgerViews
+from hilum.wiring.intervening import LedgerInterventions
 from tests.support.street import Clock, Street, release
 
 TOKEN = "a-token-for-tests"
@@ -65,6 +70,11 @@ class Rig:
         return response.json()
 
 
+def _as_if_probed(name: str) -> dict[str, Any]:
+    """What the delivery room would say of a receiver that is well: the API never connects itself."""
+    return asdict(Probe(name, "PACS@127.0.0.1:4242", is_ok=True, detail="reports go there", echo="success", sr_class="comprehensive_3d"))
+
+
 @contextmanager
 def open_rig(folder: Path, *, url: str = "", token: str = "", reserve_bytes: int = 0, **options: Any) -> Iterator[Rig]:
     """An API over a fresh ledger; `options` go to `create_app`."""
@@ -74,9 +84,12 @@ def open_rig(folder: Path, *, url: str = "", token: str = "", reserve_bytes: int
     (folder / "metrics").mkdir(exist_ok=True)
     releases: Mapping[str, Any] = {item.id: item for item in (release(), release("vit_b16_untrained"))}
     settings = settings_for(folder, token=token, reserve_bytes=reserve_bytes)
-    options = {"requeue": ledger.requeue, **options}
+    decisions = Decisions(ledger_url, Archive(folder / "archive"), describe, clock)
+    usual = {"requeue": ledger.requeue, "interventions": LedgerInterventions(settings, ledger), "decisions": decisions}
+    options = {**usual, "probe": _as_if_probed, **options}
     app = create_app(settings, views, str(folder / "metrics"), releases, clock=clock, **options)
     with TestClient(app, base_url="http://127.0.0.1:8640", raise_server_exceptions=False) as client:
         yield Rig(client, Street(ledger, clock), clock, views, folder)
     views.close()
+    decisions.close()
     ledger.close()

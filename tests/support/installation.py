@@ -69,6 +69,12 @@ def processes(server: Hilum, role: str) -> list[int]:
     return [pid for pid in _descendants(server._process.pid) if _is_role(pid, role)]
 
 
+def workers_of(server: Hilum, role: str) -> list[int]:
+    """The spawned processes below a role: decode processes of the analyser, report processes of the dispatcher."""
+    children = [pid for parent in processes(server, role) for pid in _descendants(parent)]
+    return [pid for pid in children if "spawn_main" in _read(Path(f"/proc/{pid}/cmdline"))]
+
+
 def all_processes(server: Hilum) -> list[int]:
     """The supervisor and everything below it."""
     assert server._process is not None
@@ -149,4 +155,5 @@ __all__ = [
     "send_to",
     "small_study",
     "wait_for",
+    "workers_of",
 ]

@@ -177,19 +177,27 @@ class Orthanc(Peer):
 class StoreScp(Peer):
     """DCMTK's storescp. It writes the received data sets bit by bit (`+B`) into `received`.
 
-    `refuse_sr=True` accepts CR, DX, SC and Verification only, as a PACS does that knows no Comprehensive 3D SR.
+    `refuse_sr=True` accepts CR, DX, SC and Verification only, as a PACS does that knows no Comprehensive 3D SR; `takes` are classes
+    that it accepts besides, by DCMTK's names (`EnhancedSRStorage`).
     `port` fixes the port, so that a test can have it down and then up. `extra` are further storescp options
     (`--abort-after`, `--sleep-after 3`, `--refuse`).
     """
 
     def __init__(
-        self, ae_title: str = "STORESCP", *, refuse_sr: bool = False, port: int | None = None, extra: tuple[str, ...] = ()
+        self,
+        ae_title: str = "STORESCP",
+        *,
+        refuse_sr: bool = False,
+        port: int | None = None,
+        extra: tuple[str, ...] = (),
+        takes: tuple[str, ...] = (),
     ) -> None:
         self._program = require_program("storescp", "dcmtk")
         super().__init__()
         self.ae_title = ae_title
         self.port = port or free_port()
-        self.refuse_sr = refuse_sr
+        self.refuse_sr = refuse_sr or bool(takes)
+        self._takes = takes
         self.extra = extra
         self.received = self.folder / "received"
         self.received.mkdir()
@@ -203,12 +211,13 @@ class StoreScp(Peer):
         return [self._program, *options, *negotiation, *self.extra, str(self.port)]
 
     def _profile(self) -> Path:
-        """An association negotiation profile without any SR class (format: DCMTK's asconfig.txt)."""
+        """An association negotiation profile without the SR classes that nobody asked for (format: DCMTK's asconfig.txt)."""
         classes = (
             "VerificationSOPClass",
             "ComputedRadiographyImageStorage",
             "DigitalXRayImageStorageForPresentation",
             "SecondaryCaptureImageStorage",
+            *self._takes,
         )
         lines = [
             "[[TransferSyntaxes]]",

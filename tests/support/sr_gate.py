@@ -25,6 +25,7 @@ from typing import Final
 
 from pydicom import dcmread
 from pydicom.dataset import Dataset
+from pydicom.errors import InvalidDicomError
 
 from tests.support.peers import missing, require_program
 
@@ -33,6 +34,14 @@ _JAR: Final = Path("/usr/share/java/pixelmed.jar")
 _NO_LIMITS: Final = [f"-Djdk.xml.xpath{name}=0" for name in ("ExprGrpLimit", "ExprOpLimit", "TotalOpLimit")]
 _QUICK_JVM: Final = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _SECONDS: Final = 150
+# What dciodvfy calls the IODs of our SOP Classes.
+_IODS: Final = {
+    "1.2.840.10008.5.1.4.1.1.88.34": "Comprehensive3DSR",
+    "1.2.840.10008.5.1.4.1.1.88.33": "ComprehensiveSR",
+    "1.2.840.10008.5.1.4.1.1.88.22": "EnhancedSR",
+    "1.2.840.10008.5.1.4.1.1.88.11": "BasicTextSR",
+}
+_NO_ALGORITHM_SUCCEEDED: Final = "111245"
 
 _DEVICE_UID: Final = re.compile(
     r"Warning - </ContributingEquipmentSequence\(0018,a001\)\[\d+]/DeviceUID\(0018,1002\)> - Attribute is not present"
@@ -42,7 +51,8 @@ _CHARACTER_SET: Final = re.compile(r"W: The VR checker does not support this Spe
 _DCMQI_BANNER: Final = re.compile(r"dcmqi repository URL: ")
 _JVM_BANNER: Final = re.compile(r"Picked up \w+: ")
 _PIXELMED_FINE: Final = re.compile(
-    r"(Found Comprehensive3DSR IOD|Found Root Template TID_1500 .*|Root Template Validation Complete|IOD validation complete)$"
+    r"(Found (Comprehensive3D|Comprehensive|Enhanced)SR IOD|"
+    r"Found Root Template TID_1500 .*|Root Template Validation Complete|IOD validation complete)$"
 )
 _PIXELMED_SIGNS: Final = ("Found Root Template TID_1500", "Root Template Validation Complete")
 
@@ -87,7 +97,8 @@ def _dciodvfy(report: Path, sources: Sequence[Path]) -> Verdict:
     """Attributes against the IOD (PS3.3). It names the IOD that it recognised."""
     del sources
     lines = _run("dciodvfy", "dicom3tools", "-new", str(report))
-    sign = "Comprehensive3DSR" if "Comprehensive3DSR" in lines else None
+    iod = _IODS.get(_sop_class(report))
+    sign = iod if iod in lines else None
     return _verdict("dciodvfy", [line for line in lines if line != sign], sign, _DEVICE_UID)
 
 
@@ -129,7 +140,8 @@ def _tid1500reader(report: Path, sources: Sequence[Path]) -> Verdict:
         target = Path(folder, "groups.json")
         lines = _lines([str(program), "--inputDICOM", str(report), "--outputMetadata", str(target)])
         groups = len(json.loads(target.read_bytes()).get("Measurements", [])) if target.exists() else 0
-    return _verdict("tid1500reader", lines, f"{groups} groups" if groups else None, _DCMQI_BANNER, _CHARACTER_SET)
+        is_read = groups > 0 or (target.exists() and says_not_analysed(dcmread(report)))
+    return _verdict("tid1500reader", lines, f"{groups} groups" if is_read else None, _DCMQI_BANNER, _CHARACTER_SET)
 
 
 def _content(report: Path, sources: Sequence[Path]) -> Verdict:
@@ -138,7 +150,7 @@ def _content(report: Path, sources: Sequence[Path]) -> Verdict:
     images = [dcmread(path, stop_before_pixels=True) for path in sources]
     groups = [item for item in walk(document) if name_of(item) == "125007"]
     complaints = [*_flags(document), *_identity(document, images), *_groups(groups), *_numbers(document), *_evidence(document, images)]
-    return _verdict("content", complaints, f"{len(groups)} groups" if groups else None)
+    return _verdict("content", complaints, f"{len(groups)} groups" if groups or says_not_analysed(document) or _is_text(document) else None)
 
 
 def _flags(document: Dataset) -> Iterator[str]:
@@ -193,6 +205,23 @@ def _evidence(document: Dataset, images: Sequence[Dataset]) -> Iterator[str]:
         yield "the evidence holds an image that is no source"
 
 
+def says_not_analysed(document: Dataset) -> bool:
+    """Whether the report says that no algorithm succeeded, and so has no measurement group."""
+    values = [code.CodeValue for item in walk(document) for code in item.get("ConceptCodeSequence", [])]
+    return _NO_ALGORITHM_SUCCEEDED in values
+
+
+def _is_text(document: Dataset) -> bool:
+    return document.SOPClassUID == "1.2.840.10008.5.1.4.1.1.88.11"
+
+
+def _sop_class(report: Path) -> str:
+    try:
+        return str(dcmread(report, specific_tags=["SOPClassUID"]).SOPClassUID)
+    except (InvalidDicomError, AttributeError, EOFError):
+        return ""
+
+
 def walk(parent: Dataset) -> Iterator[Dataset]:
     """All content items below, depth first."""
     for child in parent.get("ContentSequence", []):
@@ -215,3 +244,5 @@ VALIDATORS: Final[dict[str, Callable[[Path, Sequence[Path]], Verdict]]] = {
     "content": _content,
 }
 FAST: Final = tuple(name for name in VALIDATORS if name != "pixelmed")
+# For Basic Text SR, which has no measurements: no TID 1500.
+TEXT: Final = ("dciodvfy", "dcentvfy", "dsrdump", "content")

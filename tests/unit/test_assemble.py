@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hilum.assemble import Close, Waiting, assemble
-from hilum.domain import Code, Decision, Instance, Label, Outcome, Reading, ReadingState, Reason
+from hilum.domain import SR_KINDS, Code, Decision, Instance, Label, Outcome, Reading, ReadingState, Reason
 from tests.support.results import (
     CREATED_AT,
     NAMESPACE,
@@ -79,7 +79,7 @@ def test_a_study_of_one_image():
     assert result.created_at == CREATED_AT
     assert result.preprocessing_version == "hp1-0123abcd"
     assert result.timings["decode"] == 0.01
-    assert set(result.identifiers) == {"sr", "sr_series", "json"}
+    assert {"sr", "sr_series", "json", *SR_KINDS} <= set(result.identifiers)
     assert all(len(uid) <= 64 and uid.startswith("2.25.") for uid in result.identifiers.values())
 
 

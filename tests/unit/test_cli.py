@@ -16,7 +16,7 @@ from hilum.errors import ConfigurationError
 from load_tests import phantom
 
 HILUM = str(Path(sys.executable).with_name("hilum"))
-COMMANDS = ["serve", "check", "send", "study", "prepare", "requeue", "models list", "models build"]
+COMMANDS = ["serve", "check", "send", "study", "prepare", "requeue", "destinations probe", "models list", "models build"]
 
 
 def hilum(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -54,6 +54,7 @@ def test_bad_settings_are_all_named_and_end_with_2(tmp_path: Path) -> None:
         ('[site]\nstate_dir = "/proc/hilum"\n', "make it writable"),
         ('[models]\nreleases = ["densenet@9"]\n', "densenet@9 has no manifest"),
         ('[models]\nbuilt = "nowhere"\n', "run `hilum models build densenet121_untrained@1`"),
+        ('[models]\nbuilt = "nowhere"\n[triton]\nurl = "127.0.0.1:1"\n', "run `hilum models build densenet121_untrained@1`"),
     ],
 )
 def test_serve_says_what_to_do_before_it_starts_anything(tmp_path: Path, text: str, said: str) -> None:

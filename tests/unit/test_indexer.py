@@ -12,9 +12,11 @@ from pydicom.uid import DigitalXRayImageStorageForPresentation
 
 from hilum.domain import Lane
 from hilum.receive.door import Door
-from hilum.receive.indexer import Indexer, arrival_of, index
+from hilum.receive.indexer import Indexer, index
 from hilum.receive.intake import Intake, StoreRequest
+from hilum.receive.reception import Maker, Reception
 from hilum.receive.refusals import CannotUnderstand, DataSetDoesNotMatch, OutOfResources, SopClassNotNegotiated
+from hilum.receive.routing import arrival_of
 from hilum.receive.scan import recover
 from hilum.settings import Receive, Settings
 from hilum.store.archive import Archive
@@ -260,7 +262,8 @@ class Someone:
 
 
 def test_the_door_counts_those_who_are_inside(house: House) -> None:
-    door = Door(Receive(maximum_associations=1), house.intake(), house.ledger)
+    reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial))
+    door = Door(Receive(maximum_associations=1), reception, house.ledger)
     first, second = Someone(), Someone()
     assert door.admit(first, "HILUM", "A") is None
     rejected = door.admit(second, "HILUM", "B")

@@ -104,3 +104,45 @@ def test_nothing_refused_needs_no_advice_and_nonsense_is_not_repeated() -> None:
     advice = policy.advise([NotAccepted("1.2\x1b[31m", is_known=False), NotAccepted("9" * 80, is_known=False)])
     assert advice is not None
     assert advice.startswith("SOP Classes not accepted: an invalid UID.")
+
+
+@pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3", "192.168.7.7", "fd00::5"])
+def test_an_address_in_one_of_the_ranges_may_connect(address: str) -> None:
+    settings = Receive(peers=("10.0.0.0/8", "192.168.7.7", "fd00::/8"))
+    assert policy.rejection("HILUM", "ANY", 0, settings, peer_address=address) is None
+
+
+@pytest.mark.parametrize("address", ["11.0.0.1", "::ffff:11.0.0.1", "192.168.7.8", "fe80::1", "fe80::1%eth0"])
+def test_another_address_is_rejected_before_its_titles_are_looked_at(address: str) -> None:
+    settings = Receive(peers=("10.0.0.0/8", "192.168.7.7", "fd00::/8"))
+    found = policy.rejection("WRONG", "ANY", 0, settings, peer_address=address)
+    assert found is not None
+    assert (found.result, found.source, found.diagnostic, found.reason) == (1, 1, 1, "peer_address_not_allowed")
+    assert "receive.peers" in found.advice
+    assert address not in found.advice
+
+
+def test_without_ranges_nobody_is_a_stranger() -> None:
+    assert policy.rejection("HILUM", "ANY", 0, Receive(), peer_address="203.0.113.9") is None
+
+
+def test_a_limit_for_one_sender_leaves_room_for_the_others() -> None:
+    settings = Receive(maximum_associations=4, maximum_associations_by_ae={"ROUTER": 2, "BANNED": 0})
+    assert policy.rejection("HILUM", "ROUTER ", 3, settings, open_of_sender=1) is None
+    for calling, count in (("ROUTER", 2), ("BANNED", 0)):
+        found = policy.rejection("HILUM", calling, 3, settings, open_of_sender=count)
+        assert found is not None
+        assert (found.result, found.source, found.diagnostic, found.reason) == (2, 3, 2, "limit_of_sender_exceeded")
+    assert policy.rejection("HILUM", "CR1", 3, settings, open_of_sender=3) is None
+    everybody = policy.rejection("HILUM", "CR1", 4, settings, open_of_sender=3)
+    assert everybody is not None
+    assert everybody.reason == "local_limit_exceeded"
+
+
+def test_documents_are_accepted_for_the_loop_guard_and_for_rejection_notes_uncompressed() -> None:
+    classes = (*policy.REPORT_SOP_CLASSES, policy.KEY_OBJECT_SELECTION)
+    found = policy.supported(classes)
+    assert list(found) == list(classes)
+    assert {tuple(syntaxes) for syntaxes in found.values()} == {
+        (uid.ExplicitVRLittleEndian, uid.ImplicitVRLittleEndian, uid.ExplicitVRBigEndian)
+    }

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 
@@ -58,10 +59,17 @@ def not_analysed(release):
     return report_job(instances, result)
 
 
-def test_a_result_that_was_not_analysed_has_json_and_no_sr():
+def test_a_study_without_a_readable_header_has_json_alone():
     release = make_release()
-    documents = build_documents(not_analysed(release), release, CONTEXT)
+    job = not_analysed(release)
+    unreadable = tuple(dataclasses.replace(item, header=b"\x40\x00\x75\x02OB\x02\x00\x01\x20") for item in job.instances)
+    documents = build_documents(dataclasses.replace(job, instances=unreadable), release, CONTEXT)
     assert [document.kind for document in documents] == ["json"]
+
+
+def test_a_result_that_was_not_analysed_has_json():
+    release = make_release()
+    documents = build_documents(not_analysed(release), release, CONTEXT, ("json",))
     content = json.loads(documents[0].content)
     assert not list(VALIDATOR.iter_errors(content))
     assert (content["outcome"], content["reason"], content["structured_report"]) == ("not_analysed", "no_analysed_image", None)

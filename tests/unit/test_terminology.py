@@ -60,6 +60,10 @@ def test_every_single_digit_error_is_found() -> None:
         ("27550009", "vascular"),
         ("287272002", "septal foramen"),
         ("428937001", "unverified"),
+        ("267038008", "any site"),
+        ("17621005", "normal"),
+        ("40779009", "plate-like"),
+        ("416940007", "not a nodule"),
     ],
 )
 def test_codes_of_other_things_are_denied_although_their_digits_are_right(value: str, why: str) -> None:
@@ -67,8 +71,9 @@ def test_codes_of_other_things_are_denied_although_their_digits_are_right(value:
     assert any("deny list" in problem and why in problem for problem in _problems(_row(value=value)))
 
 
-def test_pneumothorax_of_radlex_is_denied_for_thickening() -> None:
-    assert any("pneumothorax" in problem for problem in _problems(_row(scheme="RADLEX", value="RID5352")))
+@pytest.mark.parametrize(("value", "why"), [("RID5352", "pneumothorax"), ("RID28836", "idiopathic")])
+def test_codes_of_radlex_that_mean_something_else_are_denied(value: str, why: str) -> None:
+    assert any("deny list" in problem and why in problem for problem in _problems(_row(scheme="RADLEX", value=value)))
 
 
 def test_an_uncertain_code_must_be_private_and_a_private_one_uncertain() -> None:
@@ -107,7 +112,54 @@ def test_no_finding_is_a_private_code_that_nobody_may_assert() -> None:
     assert "not a statement of normality" in concept.code.meaning
 
 
-def test_every_label_of_nih_and_chexpert_has_a_concept() -> None:
-    nih = "atelectasis cardiomegaly pleural_effusion infiltration mass nodule pneumonia pneumothorax consolidation edema emphysema fibrosis"
-    chexpert = "no_finding enlarged_cardiomediastinum lung_opacity lung_lesion pleural_other fracture support_devices"
-    assert {*nih.split(), "pleural_thickening", "hiatal_hernia", *chexpert.split()} == set(terminology.load().concepts)
+def test_every_public_mis_code_is_denied_or_fails_its_check_digit() -> None:
+    """The list of codes that at least eight public label maps of chest radiographs get wrong."""
+    public = ["95436003", "196121004", "423341008", "47693006", "47515009", "67992007", "164873001", "46866001", "27550009", "287272002"]
+    denied = terminology.load().denied
+    assert all(("SCT", value) in denied for value in public)
+    assert [value for value in public if not terminology.is_snomed_identifier(value)] == ["95436003", "196121004"]
+    used = {(concept.code.scheme, concept.code.value) for concept in terminology.load().concepts.values()}
+    assert used & set(denied) == set()
+
+
+def test_every_concept_says_where_its_code_comes_from() -> None:
+    for concept in terminology.load().concepts.values():
+        assert len(concept.source) > 10, concept.key
+        assert concept.status in "ABC"
+
+
+SIZES = {"nih_14": 14, "chexpert_14": 14, "torchxrayvision_18": 18}
+
+
+def test_every_label_of_the_public_sets_has_a_concept_in_the_published_order() -> None:
+    table = terminology.load()
+    assert {name: len(known.labels) for name, known in table.label_sets.items()} == SIZES
+    for known in table.label_sets.values():
+        keys = [key for _, key in known.labels]
+        assert len(set(keys)) == len(keys)
+        assert known.cites
+    assert {key for known in table.label_sets.values() for _, key in known.labels} == set(table.concepts), "no concept without a use"
+
+
+def test_label_sets_are_those_of_the_manifests() -> None:
+    from hilum.models.catalogue import load_catalogue
+    from tests.support.models import MANIFESTS
+
+    releases, sets = load_catalogue(MANIFESTS), terminology.load().label_sets
+    for release, name in (("densenet121_untrained@1", "nih_14"), ("vit_b16_untrained@1", "chexpert_14")):
+        assert [label.key for label in releases[release].labels] == [key for _, key in sets[name].labels]
+
+
+def test_a_label_of_a_set_needs_a_concept() -> None:
+    table = {"version": "t", "concepts": {"edema": _row()}, "label_sets": {"mine": {"cites": "x", "labels": [["Oedema", "oedema"]]}}}
+    with pytest.raises(ConfigurationError, match="mine: Oedema has no concept"):
+        terminology.parse(table)
+
+
+def test_a_public_label_leads_to_its_concept() -> None:
+    table = terminology.load()
+    assert (table.meant_by("Pleural_Thickening"), table.meant_by("Effusion"), table.meant_by("x")) == (
+        "pleural_thickening",
+        "pleural_effusion",
+        None,
+    )

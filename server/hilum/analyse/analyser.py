@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -74,13 +75,20 @@ class Analyser:
         try:
             path = self._find(instance)
         except FileNotFoundError:
-            return dict.fromkeys(wanted, NotReady(Reason.INSTANCE_MISSING, "the file is not in the archive"))
+            return dict.fromkeys(wanted, NotReady(Reason.INSTANCE_MISSING, _why_missing(instance)))
         specs = {name: self._releases[name].input_spec for name in wanted}
         answer = await self._pool.ask(Request(path, specs, self._settings.maximum_pixels, self._settings.device))
         first = next((item for item in answer.values() if isinstance(item, Ready)), None)
         if first is not None:
             telemetry.DECODE_SECONDS.observe(first.decode_seconds)
         return answer
+
+
+def _why_missing(instance: Instance) -> str:
+    if instance.pixels_removed_at is None:
+        return "the file is not in the archive"
+    removed = datetime.fromtimestamp(instance.pixels_removed_at, UTC).isoformat(timespec="seconds")
+    return f"its pixels left the archive at {removed} (retention); send the image again to have it read"
 
 
 def _values(release: Release, ready: Ready, inferred: Inferred, started: float) -> dict[str, object]:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from pydicom import Dataset
 
 from hilum.analyse.worker import Answer, NotReady, Ready, Request
-from hilum_preprocessing import Flag, InputSpec, NotAnalysable, StoredValues, check_tags, decode, prepare_stored, read_file
+from hilum_preprocessing import InputSpec, NotAnalysable, StoredValues, check_tags, decode, prepare_stored, read_file, tag_flags
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A release that takes the image, going by its tags."""
+
+    spec: InputSpec
+    view: str
+    flags: tuple[str, ...]
 
 
 def prepare_for_releases(request: Request) -> Answer:
@@ -17,34 +28,37 @@ def prepare_for_releases(request: Request) -> Answer:
     except NotAnalysable as error:
         return dict.fromkeys(request.input_specs, _not_ready(error))
     answer: Answer = {}
-    wanted: dict[str, tuple[InputSpec, str]] = {}
+    wanted: dict[str, _Wanted] = {}
     for name, mapping in request.input_specs.items():
         spec = InputSpec.from_mapping(mapping)
         try:
-            wanted[name] = spec, check_tags(dataset, spec)
+            view = check_tags(dataset, spec)
         except NotAnalysable as error:
             answer[name] = _not_ready(error)
+        else:
+            wanted[name] = _Wanted(spec, view, tag_flags(dataset, spec, view))
     return answer | (_prepare_wanted(request, dataset, wanted) if wanted else {})
 
 
-def _prepare_wanted(request: Request, dataset: Dataset, wanted: dict[str, tuple[InputSpec, str]]) -> Answer:
+def _prepare_wanted(request: Request, dataset: Dataset, wanted: Mapping[str, _Wanted]) -> Answer:
     started = time.perf_counter()
     try:
         stored = decode(dataset, request.maximum_pixels)
     except NotAnalysable as error:
         return dict.fromkeys(wanted, _not_ready(error))
     seconds = time.perf_counter() - started
-    return {name: _prepare_one(request, stored, spec, view, seconds) for name, (spec, view) in wanted.items()}
+    return {name: _prepare_one(request, stored, item, seconds) for name, item in wanted.items()}
 
 
-def _prepare_one(request: Request, stored: StoredValues, spec: InputSpec, view: str, decode_seconds: float) -> Ready | NotReady:
+def _prepare_one(request: Request, stored: StoredValues, wanted: _Wanted, decode_seconds: float) -> Ready | NotReady:
     started = time.perf_counter()
     try:
-        tensor = prepare_stored(stored, spec, request.device)
+        tensor = prepare_stored(stored, wanted.spec, request.device)
     except NotAnalysable as error:
         return _not_ready(error)
-    flags = (*stored.flags, Flag.VIEW_UNKNOWN.value) if view == "UNKNOWN" else stored.flags
-    return Ready(tensor.cpu().numpy(), view, flags, spec.version, decode_seconds, time.perf_counter() - started)
+    flags = (*stored.flags, *wanted.flags)
+    seconds = time.perf_counter() - started
+    return Ready(tensor.cpu().numpy(), wanted.view, flags, wanted.spec.version, decode_seconds, seconds)
 
 
 def _not_ready(error: NotAnalysable) -> NotReady:

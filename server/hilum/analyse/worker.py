@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -48,22 +48,40 @@ class NotReady:
     detail: str
 
 
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An error that nobody foresaw: where, without the message, which may quote a header. The process ends after it."""
+
+    where: str
+
+
 Answer = dict[str, Ready | NotReady]
+Prepare = Callable[[Request], Answer]
 
 
-def serve(connection: Connection) -> None:
-    """Answer requests until the analyser closes its end, or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor
-    telemetry.silence_libraries()
+def load() -> Prepare:
+    """What answers a request; the heavy imports happen here."""
     import torch  # noqa: PLC0415 - only here: the module itself is imported by the analyser's light parts and by tests
 
     torch.set_num_threads(1)  # the pool is the parallelism; more threads would oversubscribe the cores
     from hilum.analyse.preparing import prepare_for_releases  # noqa: PLC0415 - imports torch
 
+    return prepare_for_releases
+
+
+def serve(connection: Connection, load_codecs: Callable[[], Prepare]) -> None:
+    """Answer requests until the analyser closes its end, or dies."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor
+    telemetry.silence_libraries()
+    prepare = load_codecs()
     connection.send(os.getpid())
     while True:
         try:
             request: Request = connection.recv()
         except EOFError:
             return
-        connection.send(prepare_for_releases(request))
+        try:
+            connection.send(prepare(request))
+        except Exception as error:  # noqa: BLE001 - the edge of the process: multiprocessing would print the message, patient data and all
+            connection.send(Broken(telemetry.traceback_without_messages(error)))
+            return

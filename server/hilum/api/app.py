@@ -11,15 +11,18 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import HTMLResponse
 
 from hilum import __version__
-from hilum.api import health, operations, problems, studies
+from hilum.api import deciding, health, intervening, operations, probing, problems, studies
 from hilum.api.around import Around
 from hilum.api.docs_page import render
-from hilum.api.guard import admit, only_known_parameters
-from hilum.api.parts import Parts, Requeue
+from hilum.api.guard import admit, only_known_parameters, refuse_other_sites
+from hilum.api.pages.pictures import Pictures
+from hilum.api.pages.router import icon, pages
+from hilum.api.parts import Interventions, Parts, Probe, Requeue
 from hilum.api.problems import documented
 from hilum.api.readiness import ROLES, Role
 from hilum.domain import Release
 from hilum.settings import Settings
+from hilum.store.decisions import Decisions
 from hilum.store.views import LedgerViews
 
 _DESCRIPTION = """Chest radiographs that were received, what the models found in them, and where the reports went.
@@ -58,6 +61,9 @@ def create_app(
     default_roles: tuple[Role, ...] = ROLES,
     host: str | None = None,
     clock: Callable[[], float] = time.time,
+    probe: Probe | None = None,
+    decisions: Decisions | None = None,
+    interventions: Interventions | None = None,
 ) -> FastAPI:
     """The application. Without `with_studies` only /health and /metrics, for processes of other roles.
 
@@ -73,20 +79,35 @@ def create_app(
         responses=documented(503),
         **_NO_TELEMETRY,
     )
-    app.state.parts = Parts(settings, views, metrics_directory, releases, requeue, result_schema, default_roles, host, clock)
+    app.state.parts = Parts(
+        settings, views, metrics_directory, releases, requeue, result_schema, default_roles, host, clock, probe, decisions, interventions
+    )
     app.add_middleware(Around)
     problems.install(app)
     app.include_router(health.router)
     if with_studies:
-        app.include_router(_api(settings, can_requeue=requeue is not None))
+        app.include_router(_api(settings, can_requeue=requeue is not None, can_probe=probe is not None, can_decide=decisions is not None))
+        if interventions is not None:
+            app.include_router(intervening.router, dependencies=_guards(settings), responses=documented(401, 403, 422))
+        app.include_router(pages(settings, Pictures(settings, views)))
+        app.add_api_route("/icon.svg", icon, include_in_schema=False)
         app.add_api_route("/docs", lambda: HTMLResponse(render(app.openapi())), include_in_schema=False)
     return app
 
 
-def _api(settings: Settings, *, can_requeue: bool) -> APIRouter:
-    api = APIRouter(dependencies=[Depends(admit(settings.api.token)), Depends(only_known_parameters)], responses=documented(401, 403, 422))
+def _guards(settings: Settings) -> list[Any]:
+    return [Depends(admit(settings.api.token)), Depends(refuse_other_sites), Depends(only_known_parameters)]
+
+
+def _api(settings: Settings, *, can_requeue: bool, can_probe: bool, can_decide: bool) -> APIRouter:
+    api = APIRouter(dependencies=_guards(settings), responses=documented(401, 403, 422))
     api.include_router(studies.router)
     api.include_router(operations.router)
+    api.include_router(intervening.listing)
     if can_requeue:
         api.include_router(operations.writing)
+    if can_probe:
+        api.include_router(probing.router)
+    if can_decide:
+        api.include_router(deciding.router)
     return api

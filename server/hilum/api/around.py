@@ -33,13 +33,19 @@ class Around:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message).update(HEADERS)
+                _guard(MutableHeaders(scope=message))
             await send(message)
 
         try:
             await (_refusal(scope) or self._app)(scope, receive, send_guarded)
         finally:
             REQUEST_SECONDS.labels(_route(scope), _method(scope), str(status)).observe(time.perf_counter() - started)
+
+
+def _guard(headers: MutableHeaders) -> None:
+    """A page may say what else its own browser shall allow; nothing goes without."""
+    for name, value in HEADERS.items():
+        headers.setdefault(name, value)
 
 
 def _refusal(scope: Scope) -> Response | None:

@@ -15,6 +15,7 @@ from hilum.settings import Settings
 from hilum.store.views import LedgerViews
 from hilum.telemetry import Sample
 
+Item = Mapping[str, Any]
 _OTHER = "other"  # a destination that is no longer configured: names are labels only while they are bounded
 
 
@@ -29,14 +30,25 @@ class Observer:
 
     def facts(self) -> Facts:
         """What readiness rests on; a ledger that does not answer is one of the facts."""
-        free, reserve = free_bytes(self.settings.archive_dir), self.settings.receive.reserve_bytes
         try:
             processes, destinations = self.views.processes(), self.views.destinations()
-            failing = {item["destination"]: item["items"] for item in self.views.failing(self.clock() - FAILING_SECONDS)}
+            failing = self.views.failing(self.clock() - FAILING_SECONDS)
         except Retry as error:
-            return Facts(error.detail, free, reserve)
+            limits = self.settings.receive
+            return Facts(error.detail, self.free_bytes(), limits.reserve_bytes, reject_bytes=limits.reject_below_bytes)
+        return self.judge(processes, destinations, failing)
+
+    def judge(self, processes: Sequence[Item], destinations: Sequence[Item], failing: Sequence[Item]) -> Facts:
+        """The same from what the ledger has answered already."""
         paused = {item["name"] for item in destinations if item["is_paused"]}
-        return Facts(None, free, reserve, processes, paused, failing, self.settings.destinations, self.host)
+        counts = {item["destination"]: item["items"] for item in failing}
+        limits, configured = self.settings.receive, self.settings.destinations
+        watermarks = (self.free_bytes(), limits.reserve_bytes)
+        return Facts(None, *watermarks, processes, paused, counts, configured, self.host, limits.reject_below_bytes)
+
+    def free_bytes(self) -> int:
+        """Free space where the archive is, or will be."""
+        return free_bytes(self.settings.archive_dir)
 
     def samples(self) -> Iterator[Sample]:
         """Values of `telemetry.STATE_GAUGES`."""
@@ -44,6 +56,7 @@ class Observer:
         yield from _of_facts(facts)
         if facts.ledger_problem is not None:
             return
+        yield "hilum_archive_pressure_bytes", (), self.settings.retention.pressure_free_bytes
         known = set(self.settings.destinations)
         yield from _of_queues(self.views.queues(), known)
         yield from _of_stuck(self.views.stuck(), known)
@@ -62,6 +75,7 @@ def _of_facts(facts: Facts) -> Iterator[Sample]:
     yield "hilum_ledger_up", (), facts.ledger_problem is None
     yield "hilum_archive_free_bytes", (), facts.free_bytes
     yield "hilum_archive_reserve_bytes", (), facts.reserve_bytes
+    yield "hilum_archive_reject_bytes", (), facts.reject_bytes
     for role in ROLES:
         yield "hilum_role_ready", (role,), all(check.ok for check in checks(role, facts))
     for name in sorted(facts.destinations):

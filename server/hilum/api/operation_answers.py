@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from hilum.api.fields import UID_PATTERN, Answer, Moment
 from hilum.api.study_answers import CodeAnswer, LaneName
-from hilum.domain import Outcome
+from hilum.domain import ConflictState, Outcome, RemovalReason
 
 Stage = Literal["analyse", "assemble", "report", "deliver"]
 Role = Literal["receive", "analyse", "deliver"]
@@ -27,6 +27,7 @@ class AssociationAnswer(Answer):
     reason: str | None
     stored: int
     refused: int
+    own_documents: int = Field(description="Documents of our own that came back: acknowledged and discarded.")
     advice: str | None = Field(examples=["Send to Called AE Title HILUM."])
 
 
@@ -47,7 +48,8 @@ class ConflictAnswer(Answer):
     digest: str
     received_at: Moment
     calling_ae_title: str
-    state: str = Field(examples=["held"])
+    state: ConflictState = Field(description="held: nobody has decided yet.")
+    resolved_at: Moment | None = Field(description="When a person decided.")
 
 
 class ConflictPage(Answer):
@@ -55,6 +57,14 @@ class ConflictPage(Answer):
 
     conflicts: list[ConflictAnswer]
     next_cursor: str | None
+
+
+class RejectedAnswer(Answer):
+    """An image that takes no part in results any more; the first word about it stands."""
+
+    sop_instance_uid: str
+    study_instance_uid: str
+    removal_reason: RemovalReason
 
 
 class QueueAnswer(Answer):

@@ -12,13 +12,15 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.fields import API_PREFIX, Cursor, Limit
 from hilum.api.operation_answers import AssociationPage, ConflictPage, QueuesAnswer, ReleaseList, Requeued, RequeueOrder
-from hilum.api.parts import PartsHere
+from hilum.api.parts import Parts, PartsHere
 from hilum.api.problems import documented
 from hilum.domain import Release
+from hilum.errors import Retry
 
 router = APIRouter(prefix=API_PREFIX, tags=["Operations"])
 writing = APIRouter(prefix=API_PREFIX, tags=["Operations"])
 _DAY_SECONDS = 86400.0
+_LATER_SECONDS = 60.0
 
 
 @router.get("/associations", response_model=AssociationPage, summary="List associations")
@@ -60,7 +62,7 @@ def get_queues(parts: PartsHere) -> dict[str, Any]:
 @router.get("/releases", response_model=ReleaseList, summary="List releases")
 def list_releases(parts: PartsHere) -> dict[str, Any]:
     """Models that have a manifest; those that are active read every image."""
-    active = parts.settings.models.releases
+    active = parts.settings.active_releases
     return {"releases": [_release(item, is_active=key in active) for key, item in sorted(parts.releases.items())]}
 
 
@@ -85,9 +87,21 @@ def _text(path: Path | None) -> str:
     return path.read_text(encoding="utf-8")
 
 
+def _require_room(parts: Parts) -> None:
+    """Work that makes rows and documents waits while the listener rejects associations (promise 3): 503 with Retry-After."""
+    limits = parts.settings.receive
+    if parts.observer.free_bytes() < limits.reject_below_bytes:
+        raise Retry("the disk is nearly full: free space", after_seconds=_LATER_SECONDS)
+    maximum = limits.maximum_due_readings
+    if maximum and parts.views.due_readings(maximum) >= maximum:
+        raise Retry("too many readings wait already (receive.maximum_due_readings)", after_seconds=_LATER_SECONDS)
+
+
 @writing.post("/requeue", response_model=Requeued, responses=documented(400), summary="Do it again")
 def requeue(parts: PartsHere, order: RequeueOrder) -> Mapping[str, int]:
     """Ended items become due again with a clean record. Documents are sent with the bytes that were stored, under the same UID."""
     assert parts.requeue is not None  # `create_app` adds this route only then
+    if order.stage != "deliver":
+        _require_room(parts)
     count = parts.requeue(order.stage, reason=order.reason, study_uid=order.study_instance_uid, destination_name=order.destination)
     return {"requeued": count}

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
@@ -14,6 +14,8 @@ from hilum.api.observe import Observer
 from hilum.api.readiness import ROLES, Role
 from hilum.domain import Release
 from hilum.settings import Settings
+from hilum.store.completing import Completed
+from hilum.store.decisions import Decisions
 from hilum.store.views import LedgerViews
 
 
@@ -22,6 +24,26 @@ class Requeue(Protocol):
 
     def __call__(self, stage: str, *, reason: str | None, study_uid: str | None, destination_name: str | None) -> int:
         """Requeue what fits all of the arguments that are given."""
+        ...
+
+
+Probe = Callable[[str], Mapping[str, Any]]
+"""Asks a destination of the settings what it would accept; the fields of `probing.ProbeAnswer`."""
+
+
+class Interventions(Protocol):
+    """What a person may step in with."""
+
+    def complete(self, study_uid: str, *, is_waiting: bool) -> Completed | None:
+        """End a study's quiet period now; None: there is no such study."""
+        ...
+
+    def pause(self, name: str, *, is_paused: bool) -> None:
+        """Stop or resume deliveries to a destination."""
+        ...
+
+    def erase(self, patient_id: str, issuer: str | None, *, is_dry_run: bool) -> Mapping[str, Any]:
+        """Erase a patient; the fields of `intervening.ErasedAnswer`."""
         ...
 
 
@@ -38,6 +60,9 @@ class Parts:
     default_roles: tuple[Role, ...] = ROLES
     host: str | None = None
     clock: Callable[[], float] = time.time
+    probe: Probe | None = None
+    decisions: Decisions | None = None
+    interventions: Interventions | None = None
 
     @property
     def observer(self) -> Observer:

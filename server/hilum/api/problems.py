@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -101,11 +101,23 @@ def _on_bug(_request: Request, _error: Exception) -> JSONResponse:
     return problem(500, "An error of the server; its log has the details.", headers=HEADERS)
 
 
+_ANSWERS: Final[Mapping[type[Exception], Callable[[Request, Exception], JSONResponse]]] = {
+    HTTPException: _on_http,
+    RequestValidationError: _on_invalid,
+    BadCursor: _on_bad_cursor,
+    **dict.fromkeys((Retry, OperationalError, InterfaceError, PoolTimeoutError), _on_retry),
+}
+EXPECTED: Final = tuple(_ANSWERS)
+"""Errors that have an answer of their own; anything else is a bug."""
+
+
+def answer(request: Request, error: Exception) -> JSONResponse:
+    """The problem of an expected error."""
+    return next(handler for kind, handler in _ANSWERS.items() if isinstance(error, kind))(request, error)
+
+
 def install(app: FastAPI) -> None:
     """Answer every error of this application as a problem."""
-    app.add_exception_handler(HTTPException, _on_http)
-    app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_exception_handler(BadCursor, _on_bad_cursor)
-    for later in (Retry, OperationalError, InterfaceError, PoolTimeoutError):
-        app.add_exception_handler(later, _on_retry)
+    for kind, handler in _ANSWERS.items():
+        app.add_exception_handler(kind, handler)
     app.add_exception_handler(Exception, _on_bug)

@@ -36,6 +36,7 @@ class Facts:
     failing: Mapping[str, int] = field(default_factory=dict)
     destinations: Collection[str] = ()
     host: str | None = None
+    reject_bytes: int = 0
 
 
 def checks(role: Role, facts: Facts) -> list[Check]:
@@ -75,8 +76,10 @@ def _process(process: str, facts: Facts) -> Check:
 
 def _disk(facts: Facts) -> Check:
     detail = f"{facts.free_bytes / 1e9:.1f} GB free, {facts.reserve_bytes / 1e9:.1f} GB reserved"
-    if facts.free_bytes > facts.reserve_bytes:
+    if facts.free_bytes > max(facts.reserve_bytes, facts.reject_bytes):
         return Check("disk", ok=True, detail=detail)
+    if facts.free_bytes > facts.reserve_bytes:
+        detail += f"; below {facts.reject_bytes / 1e9:.1f} GB new associations are rejected"
     return Check("disk", ok=False, detail=detail, advice="Free space in the archive's file system, or lower receive.reserve_bytes.")
 
 

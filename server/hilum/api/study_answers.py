@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from hilum.api.fields import Answer, Moment
-from hilum.domain import Decision, DeliveryState, Outcome, ReadingState, ResultState, StudyState
+from hilum.domain import Decision, DeliveryState, Outcome, ReadingState, RemovalReason, ResultState, StudyState
 
 LaneName = Literal["urgent", "live", "reanalysis"]
 
@@ -77,7 +77,9 @@ class ImageAnswer(Answer):
     received_at: Moment
     header_revision: int = Field(description="Grows when the same pixels arrive with another header.")
     calling_ae_title: str
-    is_removed: bool = Field(description="The pixels have left the archive (retention); rows and documents stay.")
+    is_removed: bool = Field(description="Rejected by a note or a person: it takes no part in results.")
+    removal_reason: RemovalReason | None = Field(description="Why it was rejected.")
+    pixels_removed_at: Moment | None = Field(description="When the pixels left the archive (retention); rows and documents stay.")
     readings: list[ReadingAnswer]
 
 

@@ -11,6 +11,7 @@ from typing import Final
 
 from hilum.assemble.findings import ImageScores, find, score_image
 from hilum.domain import (
+    SR_KINDS,
     Instance,
     Outcome,
     Reading,
@@ -52,8 +53,18 @@ class _Image:
     reading: Reading | None
 
     @property
+    def is_rejected(self) -> bool:
+        """Whether a rejection note or a person has taken it out; then its reading counts for nothing."""
+        return self.instance.removal_reason is not None
+
+    @property
+    def is_out_of_scope(self) -> bool:
+        """Whether the release does not claim to read such an image, rejected or not."""
+        return self.reading is not None and self.reading.reason in _OUT_OF_SCOPE
+
+    @property
     def logits(self) -> tuple[float, ...] | None:
-        is_analysed = self.reading is not None and self.reading.state is ReadingState.ANALYSED
+        is_analysed = self.reading is not None and self.reading.state is ReadingState.ANALYSED and not self.is_rejected
         return self.reading.logits if self.reading is not None and is_analysed else None
 
     @property
@@ -61,6 +72,8 @@ class _Image:
         """Why there is no number; None when there is one."""
         if self.logits is not None:
             return None
+        if self.is_rejected:
+            return Reason.REJECTED.value
         if self.reading is None:
             return Reason.RELEASE_NOT_AVAILABLE.value
         return self.reading.reason or Reason.ATTEMPTS_EXHAUSTED.value
@@ -70,14 +83,15 @@ def assemble(job: StudyJob, releases: Mapping[str, Release], namespace: uuid.UUI
     """Waiting while the quiet period runs or a reading is open; else a result for each release that read this study.
 
     Idempotent: a release whose source digest equals its current result's gets no new one. A release that is no longer configured
-    ends as not analysed (release_not_available), unless it has a result, which then stands.
+    ends as not analysed (release_not_available), unless it has a result, which then stands as long as none of its images is rejected.
     """
     if now < job.study.quiet_until:
         return Waiting(job.study.quiet_until, "the quiet period runs")
     if open_readings := sum(reading.state in _OPEN for reading in job.readings):
         return Waiting(None, f"{open_readings} readings are open")
     current = {result.release: result for result in job.current_results}
-    names = dict.fromkeys(reading.release for reading in job.readings)
+    # A study that has lost its images (rejected, or put into another study) still has to say so.
+    names = dict.fromkeys([*(reading.release for reading in job.readings), *current])
     results = (_result(job, name, releases.get(name), current.get(name), namespace, now) for name in names)
     return Close(tuple(result for result in results if result is not None))
 
@@ -85,7 +99,7 @@ def assemble(job: StudyJob, releases: Mapping[str, Release], namespace: uuid.UUI
 def _result(job: StudyJob, name: str, release: Release | None, current: Result | None, namespace: uuid.UUID, now: float) -> Result | None:
     images = _images(job, name)
     digest = _digest(images, name, release)
-    if current is not None and (release is None or current.source_digest == digest):
+    if current is not None and (current.source_digest == digest or (release is None and not _rests_on_rejected(current, images))):
         return None
     scores = [_scored(image, release) for image in images] if release is not None else [None] * len(images)
     used = [item for item in scores if item is not None]
@@ -110,6 +124,12 @@ def _result(job: StudyJob, name: str, release: Release | None, current: Result |
     )
 
 
+def _rests_on_rejected(current: Result, images: Iterable[_Image]) -> bool:
+    """Whether a result speaks for an image that has been rejected since, or has left the study."""
+    left = {image.instance.sop_instance_uid for image in images if not image.is_rejected}
+    return any(source.is_used and source.sop_instance_uid not in left for source in current.source_images)
+
+
 def _images(job: StudyJob, name: str) -> list[_Image]:
     """All images in the order of their arrival, so that the same rows always give the same document."""
     readings = {reading.instance_id: reading for reading in job.readings if reading.release == name}
@@ -128,12 +148,14 @@ def _digest(images: Iterable[_Image], name: str, release: Release | None) -> str
     else does: not a late lateral of a study that a frontal release has reported, because the report would say the same again.
     """
     everything = list(images)
-    in_scope = [item for item in everything if item.reason not in _OUT_OF_SCOPE] or everything
+    in_scope = [item for item in everything if not item.is_out_of_scope] or everything
     sources = [(item.instance.sop_instance_uid, item.instance.header_revision, _seen(item)) for item in in_scope]
     return source_digest(sources, f"{name} {_rules(release)}")
 
 
 def _seen(image: _Image) -> str:
+    if image.is_rejected:
+        return f"{image.instance.pixel_digest} {image.reason}"
     reading = image.reading
     said = [image.reason, image.logits, reading.view if reading else None, reading.preprocessing_version if reading else None]
     return f"{image.instance.pixel_digest} {json.dumps(said)}"
@@ -157,8 +179,11 @@ def _outcome(images: Sequence[_Image], *, is_configured: bool) -> tuple[Outcome,
     """PARTIAL: an image that the release should have read has no number. A lateral view is out of a frontal release's scope."""
     if not is_configured:
         return Outcome.NOT_ANALYSED, Reason.RELEASE_NOT_AVAILABLE.value
-    reasons = [image.reason for image in images if image.reason is not None]
-    if len(reasons) == len(images):
+    left = [image for image in images if not image.is_rejected]
+    if not left:
+        return Outcome.NOT_ANALYSED, Reason.REJECTED.value
+    reasons = [image.reason for image in left if image.reason is not None]
+    if len(reasons) == len(left):
         only = reasons[0] if len(set(reasons)) == 1 else Reason.NO_ANALYSED_IMAGE.value
         return Outcome.NOT_ANALYSED, only
     failed = [reason for reason in reasons if reason not in _OUT_OF_SCOPE]
@@ -188,9 +213,11 @@ def _preprocessing_version(images: Iterable[_Image]) -> str | None:
 def _identifiers(namespace: uuid.UUID, study_uid: str, name: str, digest: str) -> dict[str, str]:
     """Minted once, here: a document of the same content always bears the same UID (promise 5). Revisions share their series."""
     return {
-        "sr": mint_uid(namespace, study_uid, name, "sr", digest),
+        **{kind: mint_uid(namespace, study_uid, name, kind, digest) for kind in SR_KINDS},
         "sr_series": mint_uid(namespace, study_uid, name, "sr_series"),
         "json": mint_uid(namespace, study_uid, name, "json", digest),
+        "heatmap": mint_uid(namespace, study_uid, name, "heatmap", digest),
+        "heatmap_series": mint_uid(namespace, study_uid, name, "heatmap_series"),
     }
 
 

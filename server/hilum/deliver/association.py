@@ -18,6 +18,7 @@ from pynetdicom.presentation import build_context
 
 from hilum.deliver.lane import Unknown
 from hilum.deliver.statuses import check_status
+from hilum.deliver.tls import Tls, why_no_handshake
 from hilum.errors import Refused, Retry
 
 _config.STORE_SEND_CHUNKED_DATASET = True
@@ -45,6 +46,7 @@ class Peer:
     called_ae_title: str
     calling_ae_title: str
     timeout_seconds: float
+    tls: Tls | None = None
 
     def __str__(self) -> str:
         """AET@host:port, as `hilum send --to` takes it."""
@@ -56,12 +58,13 @@ def associate(peer: Peer, contexts: Contexts) -> Any:  # noqa: ANN401 - pynetdic
 
     Raises Retry (an outage) when nobody answers or the association is rejected, Refused when no context is accepted.
     """
+    secured = (peer.tls.context(), peer.tls.server_name) if peer.tls else None
     application = AE(peer.calling_ae_title)
     application.connection_timeout = application.acse_timeout = application.dimse_timeout = peer.timeout_seconds
     application.network_timeout = None  # an idle association is the lane's to release
     proposed = [build_context(sop_class, syntax) for sop_class, syntax in contexts]
     handlers = [(evt.EVT_CONN_OPEN, _send_without_delay), (evt.EVT_DATA_SENT, _acknowledge_without_delay)]
-    association = application.associate(peer.host, peer.port, proposed, peer.called_ae_title, evt_handlers=handlers)
+    association = application.associate(peer.host, peer.port, proposed, peer.called_ae_title, evt_handlers=handlers, tls_args=secured)
     if not association.is_established:
         raise _why_not(association, peer)
     return association
@@ -104,15 +107,20 @@ def _why_not(association: Any, peer: Peer) -> Retry | Refused:  # noqa: ANN401 -
     if association.is_rejected or (answer is not None and answer.result != 0):
         return Retry(f"{peer} rejected the association: {_rejection(association, peer)}", is_outage=True)
     if association.rejected_contexts:
-        return _refused_context(association.rejected_contexts[0], peer)
+        return refusal(association, association.rejected_contexts[0].abstract_syntax, peer)
+    if peer.tls and (problem := why_no_handshake(peer.tls, peer.host, peer.port, peer.timeout_seconds)):
+        return Retry(f"{peer}: {problem}", is_outage=True)
     advice = "is it running, are host and port right, is a firewall between?"
     return Retry(f"no DICOM answer from {peer.host}:{peer.port}; {advice}", is_outage=True)
 
 
-def _refused_context(context: Any, peer: Peer) -> Refused:  # noqa: ANN401 - pynetdicom ships no types
+def refusal(association: Any, sop_class_uid: str, peer: Peer) -> Refused:  # noqa: ANN401 - pynetdicom ships no types
     """The most frequent refusal of a PACS, with the remedy. Result 4 is about the Transfer Syntax (PS3.8 Table 9-18)."""
-    what = f"{UID(context.abstract_syntax).name} ({context.abstract_syntax})"
-    what += f" in {context.transfer_syntax[0].name}" if context.result == 4 else ""
+    context = next((item for item in association.rejected_contexts if item.abstract_syntax == sop_class_uid), None)
+    what = f"{UID(sop_class_uid).name} ({sop_class_uid})"
+    what += f" in {context.transfer_syntax[0].name}" if context is not None and context.result == 4 else ""
+    others = len({item.abstract_syntax for item in association.rejected_contexts} - {sop_class_uid})
+    what += f", nor {others} other class{'' if others == 1 else 'es'} that would do" if others else ""
     advice = f"enable this SOP Class for our AE Title {peer.calling_ae_title} there, then requeue the delivery"
     return Refused("sop_class_refused", f"{peer} does not accept {what}: {advice}")
 

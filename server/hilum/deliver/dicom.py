@@ -9,29 +9,43 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from pydicom.uid import ExplicitVRLittleEndian
+from pydicom.uid import UID, ExplicitVRLittleEndian
 
-from hilum.deliver.association import Peer, associate, store
-from hilum.deliver.lane import Unknown
-from hilum.domain import Document
+from hilum.deliver.association import Peer, associate, refusal, store
+from hilum.deliver.lane import ClassRefused, Unknown
+from hilum.deliver.tls import tls_of
+from hilum.domain import SR_LADDER, Document, SrClass
 from hilum.errors import Refused
 from hilum.settings import Destination
 
 _RELEASE_SECONDS: Final = 5.0
+_SR_CLASSES: Final = frozenset(item.sop_class_uid for item in SR_LADDER)
+
+
+def peer_of(destination: Destination) -> Peer:
+    """The other side, as the settings describe it."""
+    titles = destination.ae_title, destination.calling_ae_title
+    return Peer(destination.host, destination.port, *titles, destination.timeout_seconds, tls_of(destination))
+
+
+def ladder_of(destination: Destination) -> tuple[SrClass, ...]:
+    """The SR classes that may go there, the richest first."""
+    return tuple(item for item in SR_LADDER if item.name in destination.sr_classes)
 
 
 class DicomLane:
-    """One association at a time, for one SOP Class. A timer releases it when it has been idle for long enough."""
+    """One association at a time, for the SR classes of the destination and whatever else goes there; released when idle."""
 
     def __init__(self, name: str, destination: Destination) -> None:
         self._name = name
-        self._peer = Peer(
-            destination.host, destination.port, destination.ae_title, destination.calling_ae_title, destination.timeout_seconds
-        )
+        self._peer = peer_of(destination)
+        self._ladder = ladder_of(destination)
         self._idle_seconds = destination.idle_release_seconds
         self._lock = threading.Lock()
         self._association: Any = None
-        self._sop_class_uid: str | None = None
+        self._takes_reports = "sr" in destination.documents
+        self._others: tuple[str, ...] = ()
+        self._proposed: tuple[str, ...] = ()
         self._timer: threading.Timer | None = None
 
     def deliver(self, document: Document) -> None:
@@ -41,7 +55,7 @@ class DicomLane:
         with self._lock, _as_file(document.content) as file:
             self._stop_timer()
             try:
-                store(self._established(document.sop_class_uid), file, self._peer)
+                self._store(document.sop_class_uid, file)
             except Unknown:
                 self._abort()
                 raise
@@ -54,14 +68,45 @@ class DicomLane:
             self._stop_timer()
             self._release()
 
+    def _store(self, sop_class_uid: str, file: Path) -> None:
+        association = self._established(sop_class_uid)
+        accepted = {context.abstract_syntax for context in association.accepted_contexts}
+        lower = next((item for item in self._below(sop_class_uid) if item.sop_class_uid in accepted), None)
+        if sop_class_uid not in accepted:
+            raise ClassRefused(self._instead(sop_class_uid, lower), lower) if lower else refusal(association, sop_class_uid, self._peer)
+        try:
+            store(association, file, self._peer)
+        except Refused as error:  # accepted in the negotiation, and refused all the same (0x0122)
+            if lower is None or error.reason != "sop_class_refused":
+                raise
+            raise ClassRefused(self._instead(sop_class_uid, lower), lower) from error
+
+    def _below(self, sop_class_uid: str) -> tuple[SrClass, ...]:
+        """The classes of this destination into which a report of this class can be turned, the richest first."""
+        ladder = [item.sop_class_uid for item in SR_LADDER]
+        if sop_class_uid not in ladder:
+            return ()
+        return tuple(item for item in self._ladder if ladder.index(item.sop_class_uid) > ladder.index(sop_class_uid))
+
+    def _instead(self, sop_class_uid: str, lower: SrClass) -> str:
+        return f"{self._peer} does not take {UID(sop_class_uid).name}; the report goes as {UID(lower.sop_class_uid).name}"
+
     def _established(self, sop_class_uid: str) -> Any:  # noqa: ANN401 - pynetdicom ships no types
         """The open association if it serves this class and the receiver has not ended it meanwhile; else a new one."""
-        if self._association is None or not self._association.is_established or self._sop_class_uid != sop_class_uid:
+        wanted = self._contexts(sop_class_uid)
+        if self._association is None or not self._association.is_established or self._proposed != wanted:
             self._release()
-            # Exactly what is sent is proposed: some receivers reject associations that propose more than they know.
-            self._association = associate(self._peer, [(sop_class_uid, ExplicitVRLittleEndian)])
-            self._sop_class_uid = sop_class_uid
+            # No more is proposed than may be sent: some receivers reject associations that propose more than they know.
+            self._association = associate(self._peer, [(uid, ExplicitVRLittleEndian) for uid in wanted])
+            self._proposed = wanted
         return self._association
+
+    def _contexts(self, sop_class_uid: str) -> tuple[str, ...]:
+        """The SOP Classes to propose together, the same for the next document: which SR class is accepted decides what goes there."""
+        if sop_class_uid not in _SR_CLASSES:
+            self._others = tuple(dict.fromkeys([*self._others, sop_class_uid]))
+        reports = [item.sop_class_uid for item in self._ladder] if self._takes_reports or sop_class_uid in _SR_CLASSES else []
+        return (*reports, *self._others)
 
     def _abort(self) -> None:
         """An answer may still be on its way, and it must not be taken for the answer to the next document."""

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hilum.domain import Document
-from hilum.errors import Retry
+from hilum.domain import Document, SrClass
+from hilum.errors import Refused, Retry
 
 
 class Unknown(Retry):
     """Sent, and no answer came: the receiver may have the document. It gets the same bytes again, which it can recognise."""
+
+
+class ClassRefused(Refused):
+    """The receiver refuses the document's SOP Class, but takes the same report in `accepted`, a class further down the ladder."""
+
+    def __init__(self, detail: str, accepted: SrClass) -> None:
+        super().__init__("sop_class_refused", detail)
+        self.accepted = accepted
 
 
 class Lane(Protocol):
@@ -19,7 +27,8 @@ class Lane(Protocol):
         """Return when the destination has the document.
 
         Idempotent: the same document again is the same bytes under the same UID. Raises Retry (later; `is_outage` when nothing can be
-        said against the document), Unknown (a Retry) or Refused (never by itself; `detail` says what a person can do).
+        said against the document), Unknown (a Retry), ClassRefused, or another Refused (never by
+        itself; `detail` says what a person can do).
         """
 
     def close(self) -> None:

@@ -109,12 +109,15 @@ def _whole_problems(table: ManifestTable, folder: str) -> Iterator[str]:
 
 
 def _label_problems(table: ManifestTable) -> Iterator[str]:
-    concepts = terminology.load().concepts
+    table_of_codes = terminology.load()
+    concepts = table_of_codes.concepts
     names = [label.concept for label in table.labels]
     yield from (f"labels: {name} stands twice" for name in sorted({name for name in names if names.count(name) > 1}))
     for index, label in enumerate(table.labels):
         if label.concept not in concepts:
-            yield f"labels.{index}.concept: unknown {label.concept!r}{nearest(label.concept, concepts)}"
+            meant = table_of_codes.meant_by(label.concept)
+            hint = f"; a public label, its concept is {meant!r}" if meant else nearest(label.concept, concepts)
+            yield f"labels.{index}.concept: unknown {label.concept!r}{hint}"
             continue
         if label.operating_point is None:
             continue

@@ -36,12 +36,25 @@ class Concept:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelSet:
+    """The labels of a public data set as they are written there, in the order of its outputs: (label, key of the concept)."""
+
+    labels: tuple[tuple[str, str], ...]
+    cites: str
+
+
+@dataclass(frozen=True, slots=True)
 class Terminology:
     """The checked table and its version."""
 
     version: str
     concepts: Mapping[str, Concept]
     denied: Mapping[tuple[str, str], str]
+    label_sets: Mapping[str, LabelSet]
+
+    def meant_by(self, label: str) -> str | None:
+        """Key of the concept that a public label stands for: "Pleural_Thickening", "Effusion"."""
+        return next((key for known in self.label_sets.values() for name, key in known.labels if name == label), None)
 
 
 def is_snomed_identifier(value: str) -> bool:
@@ -61,9 +74,15 @@ def parse(table: Mapping[str, Any]) -> Terminology:
     rows = table.get("concepts", {})
     problems = [f"terminology: {key}: {problem}" for key, row in rows.items() for problem in _problems(row, denied)]
     problems += _double_codes(rows)
+    sets = {
+        name: LabelSet(tuple((label, key) for label, key in row["labels"]), row["cites"])
+        for name, row in table.get("label_sets", {}).items()
+    }
+    unknown = [(name, label) for name, known in sets.items() for label, key in known.labels if key not in rows]
+    problems += [f"terminology: {name}: {label} has no concept" for name, label in unknown]
     if problems:
         raise ConfigurationError(problems)
-    return Terminology(str(table["version"]), {key: _concept(key, row) for key, row in rows.items()}, denied)
+    return Terminology(str(table["version"]), {key: _concept(key, row) for key, row in rows.items()}, denied, sets)
 
 
 @functools.cache

@@ -36,7 +36,7 @@ class Acceptor:
         self.assoc = assoc
         self._door = door
         self._account = Account(peer_address, started_at=time.time())
-        self._storage = Storage(assoc, self._account, door.intake, door.settings.maximum_object_bytes)
+        self._storage = Storage(assoc, self._account, door.reception, door.settings.maximum_object_bytes)
         self._is_closed = False
         for event, handler in (
             (evt.EVT_REQUESTED, self._requested),
@@ -55,7 +55,7 @@ class Acceptor:
         account.is_requested = True
         called, calling = str(request.called_ae_title), str(request.calling_ae_title)
         account.called_ae_title, account.calling_ae_title = printable(called), printable(calling)
-        account.rejection = self._door.admit(self, called, calling)
+        account.rejection = self._door.admit(self, called, calling, account.peer_address)
         if (rejection := account.rejection) is not None:
             self.assoc.acse.send_reject(rejection.result, rejection.source, rejection.diagnostic)
             self.assoc.kill()

@@ -26,6 +26,7 @@ class Account:
     accepted: frozenset[str] = frozenset()
     not_accepted: tuple[NotAccepted, ...] = ()
     stored: int = 0
+    own_documents: int = 0
     refused: int = 0
     last_refusal: Answer | None = None
     abort_reason: str | None = None
@@ -50,6 +51,7 @@ class Account:
             reason=self._reason(outcome),
             stored=self.stored,
             refused=self.refused,
+            own_documents=self.own_documents,
             advice=self._advice(),
         )
 

@@ -45,6 +45,7 @@ def describe(file: Path) -> Instance:
         calling_ae_title=meta.calling_ae_title,
         called_ae_title=meta.called_ae_title,
         header=bytes(header.encoded),
+        peer_address=meta.peer_address,
     )
 
 

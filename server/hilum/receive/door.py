@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from hilum.receive import policy
-from hilum.receive.intake import Intake
+from hilum.receive.reception import Reception
 from hilum.settings import Receive
 from hilum.store.ledger import Ledger
 
@@ -25,21 +26,25 @@ class Door:
     """Safe to use from every association's threads. `closing` is set when the process ends."""
 
     settings: Receive
-    intake: Intake
+    reception: Reception
     ledger: Ledger
+    watermarks: Callable[[], policy.Rejection | None] = lambda: None
     closing: threading.Event = field(default_factory=threading.Event)
-    _admitted: set[Guest] = field(default_factory=set)
+    _admitted: dict[Guest, str] = field(default_factory=dict)  # each with its Calling AE Title
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def admit(self, guest: Guest, called: str, calling: str) -> policy.Rejection | None:
+    def admit(self, guest: Guest, called: str, calling: str, peer_address: str = "") -> policy.Rejection | None:
         """Count this association in, or say why not."""
+        full = self.watermarks()  # outside of the lock: it may ask the ledger
         with self._lock:
-            count = sum(other.is_open for other in self._admitted)
-            if (rejection := policy.rejection(called, calling, count, self.settings)) is None:
-                self._admitted.add(guest)
+            titles = [title for other, title in self._admitted.items() if other.is_open]
+            of_sender = titles.count(calling.strip())
+            refused = policy.rejection(called, calling, len(titles), self.settings, peer_address=peer_address, open_of_sender=of_sender)
+            if (rejection := refused or full) is None:
+                self._admitted[guest] = calling.strip()
             return rejection
 
     def leave(self, guest: Guest) -> None:
         """The association is over."""
         with self._lock:
-            self._admitted.discard(guest)
+            self._admitted.pop(guest, None)

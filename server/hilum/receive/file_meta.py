@@ -12,6 +12,7 @@ from hilum.receive.refusals import CannotUnderstand
 _PREFIX = bytes(128) + b"DICM"
 _GROUP_LENGTH_BYTES = 12
 _VERSION = b"\0\1"
+_SCHEME = "dicom://"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,7 @@ class FileMeta:
     transfer_syntax_uid: str
     calling_ae_title: str
     called_ae_title: str
+    peer_address: str = ""
 
 
 def encode(meta: FileMeta) -> bytes:
@@ -38,6 +40,7 @@ def encode(meta: FileMeta) -> bytes:
             _text(0x0016, b"AE", meta.calling_ae_title),  # Source
             _text(0x0017, b"AE", meta.calling_ae_title),  # Sending
             _text(0x0018, b"AE", meta.called_ae_title),  # Receiving
+            _address(0x0027, meta.peer_address),  # Sending
         )
     )
     return _PREFIX + struct.pack("<HH2sHL", 0x0002, 0x0000, b"UL", 4, len(group)) + group
@@ -50,6 +53,15 @@ def _text(number: int, vr: bytes, value: str) -> bytes:
     return struct.pack("<HH2sH", 0x0002, number, vr, len(encoded)) + encoded
 
 
+def _address(number: int, host: str) -> bytes:
+    """A Presentation Address, as URI (PS3.10 7.1); nothing where it is not known."""
+    if not host:
+        return b""
+    encoded = f"{_SCHEME}{host}".encode("ascii", "replace")
+    encoded += b" " * (len(encoded) % 2)
+    return struct.pack("<HH2sHL", 0x0002, number, b"UR", 0, len(encoded)) + encoded
+
+
 def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
     """The meta information at the beginning of a file, and where its data set begins. Raises CannotUnderstand."""
     start = len(_PREFIX) + _GROUP_LENGTH_BYTES
@@ -60,5 +72,8 @@ def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
     if len(group) < length:
         raise CannotUnderstand("The file ends inside its meta information")
     values = {item.tag & 0xFFFF: bytes(group[item.value : item.value + (item.length or 0)]) for item in elements(group, EXPLICIT_LITTLE)}
-    texts = [values.get(number, b"").rstrip(b"\0 ").decode("ascii", "replace") for number in (0x0002, 0x0003, 0x0010, 0x0017, 0x0018)]
-    return FileMeta(*texts), start + length
+    numbers = (0x0002, 0x0003, 0x0010, 0x0017, 0x0018, 0x0027)
+    sop_class, sop_instance, syntax, calling, called, address = (
+        values.get(number, b"").rstrip(b"\0 ").decode("ascii", "replace") for number in numbers
+    )
+    return FileMeta(sop_class, sop_instance, syntax, calling, called, address.removeprefix(_SCHEME)), start + length

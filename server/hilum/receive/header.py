@@ -23,6 +23,9 @@ _NAMES = {
     _STUDY_INSTANCE_UID: "Study Instance UID",
     _SERIES_INSTANCE_UID: "Series Instance UID",
 }
+# Who made the object (PS3.3 C.7.5.1): what tells our own documents from images.
+_MANUFACTURER, _DEVICE_SERIAL_NUMBER = 0x00080070, 0x00181000
+_READ = frozenset((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER))
 # PS3.5 9.1. Components with a leading zero are tolerated: they exist, and refusing an image for one helps nobody.
 _UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
@@ -42,6 +45,8 @@ class Header:
     encoded: memoryview
     pixels_start: int | None
     pixels_end: int | None
+    manufacturer: str = ""
+    device_serial_number: str = ""
 
 
 def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str) -> Header:
@@ -77,10 +82,11 @@ def _read(data: memoryview, encoding: Encoding) -> Header:
             end, pixels_start = element.start, element.value
             pixels_end = None if element.length is None else element.value + element.length
             break
-        if element.tag in _NAMES:
+        if element.tag in _READ:
             values[element.tag] = bytes(data[element.value : element.value + min(element.length or 0, 128)])
     sop_class, sop_instance, study, series = (_uid(tag, values.get(tag, b"")) for tag in _NAMES)
-    return Header(sop_class, sop_instance, study, series, data[:end], pixels_start, pixels_end)
+    maker = (values.get(tag, b"").rstrip(b"\0 ").decode("utf-8", "replace") for tag in (_MANUFACTURER, _DEVICE_SERIAL_NUMBER))
+    return Header(sop_class, sop_instance, study, series, data[:end], pixels_start, pixels_end, *maker)
 
 
 def _uid(tag: int, value: bytes) -> str:

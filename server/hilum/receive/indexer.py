@@ -17,13 +17,14 @@ from pathlib import Path
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from hilum import telemetry
-from hilum.domain import Instance, Lane
+from hilum.domain import Instance
 from hilum.receive.describe import describe
 from hilum.receive.refusals import CannotUnderstand
+from hilum.receive.routing import arrivals_of
 from hilum.receive.threads import start_thread
 from hilum.settings import Settings
 from hilum.store.archive import Archive
-from hilum.store.ledger import Arrival, Ledger, RecordOutcome
+from hilum.store.ledger import Ledger, RecordOutcome
 
 _log = telemetry.logger("receive")
 
@@ -41,14 +42,14 @@ def index(files: Sequence[Path], settings: Settings, ledger: Ledger, archive: Ar
 
     A file that cannot be read as DICOM goes to quarantine, and so does one that the ledger refuses for what is in it.
     """
-    arrivals = {file: arrival for file in files if (arrival := _arrival(file, settings, archive)) is not None}
-    for file in arrivals:
+    described = {file: instance for file in files if (instance := _described(file, archive)) is not None}
+    for file in described:
         archive.place(file)
     try:
-        outcomes = ledger.record(list(arrivals.values()))
+        outcomes = ledger.record(arrivals_of(list(described.values()), settings, ledger.called_ae_titles))
     except (DataError, IntegrityError) as error:
-        return _index_singly(list(arrivals), error, settings, ledger, archive)
-    for file, outcome in zip(arrivals, outcomes, strict=True):
+        return _index_singly(list(described), error, settings, ledger, archive)
+    for file, outcome in zip(described, outcomes, strict=True):
         _settle(file, outcome, archive)
         telemetry.INSTANCES_RECEIVED.labels(outcome=outcome.value).inc()
     return Counter(outcomes)
@@ -63,9 +64,9 @@ def _index_singly(files: Sequence[Path], error: Exception, settings: Settings, l
     return sum((index([file], settings, ledger, archive) for file in files), Counter())
 
 
-def _arrival(file: Path, settings: Settings, archive: Archive) -> Arrival | None:
+def _described(file: Path, archive: Archive) -> Instance | None:
     try:
-        return arrival_of(describe(file), settings)
+        return describe(file)
     except CannotUnderstand as problem:
         _log.error("quarantined", file=file.name, problem=problem.comment)
         archive.quarantine(file)
@@ -74,17 +75,6 @@ def _arrival(file: Path, settings: Settings, archive: Archive) -> Arrival | None
             raise
         _log.error("unreadable", file=file.name, problem=error.strerror, advice="left in unindexed for the next start")
     return None
-
-
-def arrival_of(instance: Instance, settings: Settings) -> Arrival:
-    """What shall happen with a received instance."""
-    return Arrival(
-        instance=instance,
-        lane=Lane.LIVE,
-        releases=settings.models.releases,
-        quiet_seconds=settings.studies.quiet_for(instance.calling_ae_title),
-        maximum_wait_seconds=settings.studies.maximum_wait_seconds,
-    )
 
 
 def _settle(file: Path, outcome: RecordOutcome, archive: Archive) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hilum import telemetry
 from hilum.receive import file_meta
 from hilum.receive.file_meta import FileMeta
-from hilum.receive.header import is_uid, read_header
+from hilum.receive.header import Header, is_uid, read_header
 from hilum.receive.indexer import Indexer
 from hilum.receive.refusals import DataSetDoesNotMatch, OutOfResources, SopClassNotNegotiated
 from hilum.settings import Receive
@@ -34,8 +34,8 @@ class Intake:
 
         Raises Refusal or OSError, and then nothing of it is left on the disk.
         """
-        self._require_room(len(request.data_set))
-        _require_consistency(request)
+        self.require_room(len(request.data_set))
+        consistent_header(request)
         with self._archive.begin() as incoming:
             incoming.write(file_meta.encode(request.meta))
             incoming.write(request.data_set)
@@ -43,7 +43,7 @@ class Intake:
         self._indexer.put(file)
         telemetry.RECEIVED_BYTES.inc(len(request.data_set))
 
-    def _require_room(self, size: int) -> None:
+    def require_room(self, size: int) -> None:
         """Refuse before the disk is full or the queue too long (promise 3)."""
         if size > self._settings.maximum_object_bytes:
             raise OutOfResources(f"Larger than the limit of {self._settings.maximum_object_bytes >> 20} MiB")
@@ -53,8 +53,8 @@ class Intake:
             raise OutOfResources("The ledger is not available; send again later")
 
 
-def _require_consistency(request: StoreRequest) -> None:
-    """The command, its Presentation Context and the data set must speak of one object (PS3.4 B.2.3, A9xx)."""
+def consistent_header(request: StoreRequest) -> Header:
+    """The command, its Presentation Context and the data set must speak of one object (PS3.4 B.2.3, A9xx). Raises Refusal."""
     meta = request.meta
     if meta.sop_class_uid != request.context_sop_class_uid:
         raise SopClassNotNegotiated("The command names another SOP Class than its context")
@@ -65,3 +65,4 @@ def _require_consistency(request: StoreRequest) -> None:
         raise DataSetDoesNotMatch("SOP Class UID (0008,0016) differs from the command's")
     if header.sop_instance_uid != meta.sop_instance_uid:
         raise DataSetDoesNotMatch("SOP Instance UID (0008,0018) differs from the command's")
+    return header

@@ -23,10 +23,13 @@ from hilum.receive.acceptor import Acceptor
 from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer
 from hilum.receive.intake import Intake
+from hilum.receive.reception import Maker, Reception
 from hilum.receive.threads import start_thread
+from hilum.receive.watermarks import Watermarks
 from hilum.settings import Receive, Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
+from hilum.store.views import LedgerViews
 
 _log = telemetry.logger("receive")
 
@@ -47,7 +50,9 @@ def serve_listener(settings: Settings, listening_socket: socket.socket, ledger: 
     for file in archive.unindexed(archive.process):
         indexer.put(file)
     indexer.start()
-    door = Door(settings.receive, Intake(settings.receive, archive, indexer), ledger)
+    watermarks = Watermarks(settings.receive, archive, LedgerViews(settings.ledger_url))
+    reception = Reception(Intake(settings.receive, archive, indexer), ledger, Maker(settings.report.manufacturer, ledger.serial))
+    door = Door(settings.receive, reception, ledger, watermarks.rejection)
     server = _make_server(settings.receive, listening_socket, door)
     accepting = start_thread("accept", server.serve_forever, _POLL_SECONDS)
     _log.info("listening", port=listening_socket.getsockname()[1])

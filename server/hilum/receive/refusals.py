@@ -35,6 +35,10 @@ class SopClassNotNegotiated(Refusal):
     """The command names another SOP Class than its Presentation Context."""
 
 
+class NotForUs(Refusal):
+    """An object of a class that is accepted for our own documents or for rejection notes only, and is neither."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A failure as it goes on the wire."""
@@ -51,7 +55,8 @@ class Answer:
 _STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (OutOfResources, 0xA700),
     (DataSetDoesNotMatch, 0xA900),
-    (SopClassNotNegotiated, 0x0122),  # PS3.7 9.1.1.1.9
+    (SopClassNotNegotiated, 0x0122),  # PS3.7 9.1.1.1.9: Refused: SOP Class Not Supported
+    (NotForUs, 0x0122),  # its class is not supported for what others make; never 0xA7xx: to send it again helps nobody
     (CannotUnderstand, 0xC000),
     (OSError, 0xA700),  # disk full, quota, read-only, input/output error: another time or another disk helps
     (MemoryError, 0xA700),

@@ -16,7 +16,8 @@ from hilum import telemetry
 from hilum.receive.account import Account
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import is_uid
-from hilum.receive.intake import Intake, StoreRequest
+from hilum.receive.intake import StoreRequest
+from hilum.receive.reception import Reception, Taken
 from hilum.receive.refusals import Answer, CannotUnderstand, Refusal, answer
 
 _log = telemetry.logger("receive")
@@ -29,8 +30,8 @@ _REQUIRED = (("AffectedSOPClassUID", "Affected SOP Class UID"), ("AffectedSOPIns
 class Storage:
     """Receives the objects of one association. `store` runs on its thread, the rest on the thread that reads PDUs."""
 
-    def __init__(self, assoc: Association, account: Account, intake: Intake, maximum_object_bytes: int) -> None:
-        self._assoc, self._account, self._intake = assoc, account, intake
+    def __init__(self, assoc: Association, account: Account, reception: Reception, maximum_object_bytes: int) -> None:
+        self._assoc, self._account, self._reception = assoc, account, reception
         self._maximum_object_bytes = maximum_object_bytes
         self._message_began = time.monotonic()
         self._storing = threading.Event()
@@ -44,12 +45,15 @@ class Storage:
         """EVT_C_STORE: the status that answers the request (PS3.7 9.1.1)."""
         self._storing.set()
         try:
-            self._intake.store(self._request(event))
+            taken = self._reception.store(self._request(event))
         except Exception as error:  # noqa: BLE001 - the C-STORE edge: the sender gets a status, whatever went wrong
             return self._failure(error)
         finally:
             self._storing.clear()
-        self._account.stored += 1
+        if taken is Taken.OWN_DOCUMENT:
+            self._account.own_documents += 1
+        else:
+            self._account.stored += 1
         telemetry.RECEIVE_SECONDS.observe(time.monotonic() - self._message_began)
         return _SUCCESS
 
@@ -60,6 +64,7 @@ class Storage:
             transfer_syntax_uid=str(event.context.transfer_syntax),
             calling_ae_title=self._account.calling_ae_title,
             called_ae_title=self._account.called_ae_title,
+            peer_address=self._account.peer_address,
         )
         return StoreRequest(meta, str(event.context.abstract_syntax), event.request.DataSet.getbuffer())
 

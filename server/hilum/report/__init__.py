@@ -3,32 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from hilum.domain import Document, Outcome, Reason, Release, ReportJob
 from hilum.errors import NotAnalysed
-from hilum.report.context import ReportContext
+from hilum.report.context import HeatMap, HeatMapSources, Picture, ReportContext
 from hilum.report.json_report import json_report, json_schema
+from hilum.report.ladder import derive
 from hilum.report.structured_report import structured_report
 from hilum.report.tree import sr_text
 
-__all__ = ["REPORTS", "ReportContext", "build_documents", "json_schema", "sr_text"]
+__all__ = [
+    "REPORTS",
+    "HeatMap",
+    "HeatMapSources",
+    "Picture",
+    "Report",
+    "ReportContext",
+    "build_documents",
+    "build_report",
+    "derive",
+    "json_schema",
+    "sr_text",
+]
 
-REPORTS: Final[Mapping[str, Callable[[ReportJob, Release, ReportContext], Document]]] = {"sr": structured_report, "json": json_report}
-# A structured report needs an image to be about: without a number there is none, and the JSON document carries the reason.
-_OF_ANALYSED_ONLY: Final = frozenset({"sr"})
+# Each gets what the report says of its heat map; None: there is none, and nobody asked for one.
+REPORTS: Final[Mapping[str, Callable[[ReportJob, Release, ReportContext, HeatMap | None], Document]]] = {
+    "sr": structured_report,
+    "json": json_report,
+}
 
 
 def build_documents(
-    job: ReportJob, release: Release | None, context: ReportContext, kinds: Iterable[str] = tuple(REPORTS)
+    job: ReportJob,
+    release: Release | None,
+    context: ReportContext,
+    kinds: Iterable[str] = tuple(REPORTS),
+    heat_map: HeatMap | None = None,
 ) -> list[Document]:
-    """The documents of these kinds, in their order. A result that was not analysed has no SR now, so only its JSON document.
+    """The documents of these kinds, in their order; of a study without any readable header only JSON, which then carries the reason.
 
     Deterministic: built twice from the same job they are equal byte for byte. Raises NotAnalysed(release_not_available) when the
     result's release is no longer configured, and what `structured_report` raises.
     """
     if release is None:
         raise NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"the result is by {job.result.release}; add it to models.releases and requeue")
-    is_analysed = job.result.outcome is not Outcome.NOT_ANALYSED
-    wanted = [kind for kind in kinds if is_analysed or kind not in _OF_ANALYSED_ONLY]
-    return [REPORTS[kind](job, release, context) for kind in wanted]
+    built = [_build(kind, job, release, context, heat_map) for kind in kinds]
+    return [document for document in built if document is not None]
+
+
+def _build(kind: str, job: ReportJob, release: Release, context: ReportContext, heat_map: HeatMap | None) -> Document | None:
+    """None: a report would have to name a patient and an image, and a study that nobody could read has neither."""
+    try:
+        return REPORTS[kind](job, release, context, heat_map)
+    except NotAnalysed:
+        if kind == "sr" and job.result.outcome is Outcome.NOT_ANALYSED:
+            return None
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The documents of a result; `heat_map_left_out` says why a heat map that was asked for is not among them."""
+
+    documents: list[Document]
+    heat_map_left_out: str | None
+
+
+def build_report(job: ReportJob, release: Release, context: ReportContext, kinds: Iterable[str], sources: HeatMapSources) -> Report:
+    """As `build_documents`, with a heat map that they name, if there is a finding to show. Whatever hinders it, the others are built.
+
+    Raises what `build_documents` raises.
+    """
+    # Only here: these bring Pillow and the decoders, which a report without a heat map does not need.
+    from hilum.report.heat_map.choice import HeatMapLeftOut  # noqa: PLC0415
+    from hilum.report.heat_map.secondary_capture import heat_map  # noqa: PLC0415
+
+    try:
+        made = heat_map(job, release, context, sources)
+    except HeatMapLeftOut as error:
+        named = HeatMap(left_out=error.sentence)
+        return Report(build_documents(job, release, context, kinds, named), error.sentence)
+    if made is None:
+        return Report(build_documents(job, release, context, kinds), None)
+    picture, named = made
+    return Report([*build_documents(job, release, context, kinds, named), picture], None)

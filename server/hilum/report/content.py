@@ -20,28 +20,38 @@ from highdicom import sr
 from pydicom.dataset import Dataset
 from pydicom.sr.coding import Code
 
-from hilum.domain import Finding, Release, Result
+from hilum.domain import Finding, Outcome, Release, Result
 from hilum.report import codes
-from hilum.report.context import ReportContext
+from hilum.report.context import HeatMap, ReportContext
 from hilum.report.image_library import image_library
-from hilum.report.wording import DECISIONS, caveats
+from hilum.report.wording import DECISIONS, caveats, not_analysed
 
 _CONTAINS = sr.RelationshipTypeValues.CONTAINS
 
 
-def content_tree(result: Result, release: Release, images: Sequence[Dataset], context: ReportContext) -> Dataset:
-    """The root container. `images` are the clean headers of the used source images, at least one."""
-    report = sr.MeasurementReport(
-        observation_context=sr.ObservationContext(observer_device_context=_observer(release, context)),
-        procedure_reported=codes.IMAGING_PROCEDURE,
-        imaging_measurements=[_group(finding, result, release, images) for finding in result.findings],
-        title=codes.REPORT,
-    )
-    root: Dataset = report[0]
-    position = next(n for n, item in enumerate(root.ContentSequence) if item.name == codes.IMAGING_MEASUREMENTS)
-    root.ContentSequence.insert(position, image_library(images))
-    root.ContentSequence.append(_evaluations(result, release, context))
+def content_tree(
+    result: Result, release: Release, images: Sequence[Dataset], context: ReportContext, heat_map: HeatMap | None = None
+) -> Dataset:
+    """The root container. `images` are the clean headers of the used source images, of a study that was not analysed all; one at least."""
+    root: Dataset = sr.ContainerContentItem(name=codes.REPORT, template_id="1500")
+    parts = [*_frame(release, context), image_library(images)]
+    if groups := [_group(finding, result, release, images, heat_map) for finding in result.findings]:
+        parts.append(_measurements(groups))
+    root.ContentSequence = sr.ContentSequence([*parts, _evaluations(result, release, context, heat_map)])
     return root
+
+
+def _frame(release: Release, context: ReportContext) -> Iterator[sr.ContentItem]:
+    """TID 1500 rows 2 to 4. highdicom's MeasurementReport wants a measurement, which a study that was not analysed has not."""
+    yield from sr.LanguageOfContentItemAndDescendants(codes.ENGLISH)
+    yield from sr.ObservationContext(observer_device_context=_observer(release, context))
+    yield sr.CodeContentItem(codes.PROCEDURE_REPORTED, codes.IMAGING_PROCEDURE, sr.RelationshipTypeValues.HAS_CONCEPT_MOD)
+
+
+def _measurements(groups: Sequence[sr.MeasurementsAndQualitativeEvaluations]) -> sr.ContentItem:
+    container = sr.ContainerContentItem(name=codes.IMAGING_MEASUREMENTS, relationship_type=_CONTAINS)
+    container.ContentSequence = sr.ContentSequence([group[0] for group in groups])
+    return container
 
 
 def _observer(release: Release, context: ReportContext) -> sr.ObserverContext:
@@ -56,16 +66,31 @@ def _observer(release: Release, context: ReportContext) -> sr.ObserverContext:
     return sr.ObserverContext(observer_type=codes.DEVICE, observer_identifying_attributes=identity)
 
 
-def _group(finding: Finding, result: Result, release: Release, images: Sequence[Dataset]) -> sr.MeasurementsAndQualitativeEvaluations:
+def _group(
+    finding: Finding, result: Result, release: Release, images: Sequence[Dataset], heat_map: HeatMap | None
+) -> sr.MeasurementsAndQualitativeEvaluations:
     used = [image for image in images if image.SOPInstanceUID in finding.source_sop_instance_uids]
     uid = codes.tracking_uid(result.identifiers["sr_series"], finding.key)
-    return sr.MeasurementsAndQualitativeEvaluations(
+    group = sr.MeasurementsAndQualitativeEvaluations(
         tracking_identifier=sr.TrackingIdentifier(uid=hd.UID(uid), identifier=finding.key),
         finding_type=None if codes.is_private(finding) else _code(finding),
         finding_sites=[sr.FindingSite(anatomic_location=codes.CHEST)],
         algorithm_id=_algorithm(finding, result, release),
         measurements=[_number(finding)],
         source_images=[sr.SourceImageForMeasurementGroup(image.SOPClassUID, image.SOPInstanceUID) for image in used],
+    )
+    if heat_map is not None and finding.key in heat_map.finding_keys:
+        group[0].ContentSequence.append(_explanation(heat_map))
+    return group
+
+
+def _explanation(heat_map: HeatMap) -> sr.ContentItem:
+    """Visual explanation, as TID 1410 and 1411 have it since 2023; TID 1501 is extensible."""
+    return sr.ImageContentItem(
+        name=codes.VISUAL_EXPLANATION,
+        referenced_sop_class_uid=heat_map.sop_class_uid,
+        referenced_sop_instance_uid=heat_map.sop_instance_uid,
+        relationship_type=_CONTAINS,
     )
 
 
@@ -89,16 +114,26 @@ def _number(finding: Finding) -> sr.Measurement:
     return sr.Measurement(name=codes.CERTAINTY_OF_FINDING, value=round(finding.probability * 100, 4), unit=codes.PERCENT)
 
 
-def _evaluations(result: Result, release: Release, context: ReportContext) -> sr.ContainerContentItem:
+def _evaluations(result: Result, release: Release, context: ReportContext, heat_map: HeatMap | None) -> sr.ContainerContentItem:
     """TID 1500 row 12, which highdicom does not know: the decisions, then what a reader must know about them.
 
     The template wants all CODE items (row 13) before all TEXT items (row 14); within each, the order of the manifest.
     """
-    coded = [_presence(finding) for finding in result.findings if not codes.is_private(finding)]
-    worded = [_presence_in_words(finding) for finding in result.findings if codes.is_private(finding)]
+    said = _decisions(result) if result.outcome is not Outcome.NOT_ANALYSED else _no_decision(result)
     container = sr.ContainerContentItem(name=codes.QUALITATIVE_EVALUATIONS, relationship_type=_CONTAINS)
-    container.ContentSequence = sr.ContentSequence([*coded, *worded, *_comments(result, release, context)])
+    container.ContentSequence = sr.ContentSequence([*said, *_comments(result, release, context, heat_map)])
     return container
+
+
+def _decisions(result: Result) -> list[sr.ContentItem]:
+    coded = [_presence(finding) for finding in result.findings if not codes.is_private(finding)]
+    return [*coded, *(_presence_in_words(finding) for finding in result.findings if codes.is_private(finding))]
+
+
+def _no_decision(result: Result) -> list[sr.ContentItem]:
+    """A study of which no image was analysed: the code that CAD reports have for it (CID 6047), and the reason."""
+    summary = sr.CodeContentItem(name=codes.PROCESSING_SUMMARY, value=codes.NO_ALGORITHM_SUCCEEDED, relationship_type=_CONTAINS)
+    return [summary, sr.TextContentItem(name=codes.COMMENT, value=not_analysed(result), relationship_type=_CONTAINS)]
 
 
 def _presence(finding: Finding) -> sr.ContentItem:
@@ -110,8 +145,8 @@ def _presence_in_words(finding: Finding) -> sr.ContentItem:
     return sr.TextContentItem(name=codes.FINDING, value=text, relationship_type=_CONTAINS)
 
 
-def _comments(result: Result, release: Release, context: ReportContext) -> Iterator[sr.ContentItem]:
-    for sentence in caveats(result, release, context):
+def _comments(result: Result, release: Release, context: ReportContext, heat_map: HeatMap | None) -> Iterator[sr.ContentItem]:
+    for sentence in caveats(result, release, context, heat_map):
         yield sr.TextContentItem(name=codes.COMMENT, value=sentence, relationship_type=_CONTAINS)
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+
+from hilum.domain import ActivationMaps
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,3 +19,35 @@ class ReportContext:
     site_name: str
     software_version: str
     installation_serial: str
+    heat_map_series_number: int = 9002
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMap:
+    """The picture beside a report: its UIDs and the findings that it shows; or, without findings, why there is none."""
+
+    sop_class_uid: str = ""
+    sop_instance_uid: str = ""
+    series_instance_uid: str = ""
+    finding_keys: tuple[str, ...] = ()
+    left_out: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A source image's file, and what its reading left of this release. None: the pixels have left the archive; there are no maps."""
+
+    path: Path | None
+    maps: ActivationMaps | None
+
+
+@dataclass(frozen=True, slots=True)
+class HeatMapSources:
+    """What a heat map needs beside the job: pictures by SOP Instance UID, and the most pixels of an image that is opened.
+
+    `obstacle`: a sentence that says why none is to be tried.
+    """
+
+    pictures: Mapping[str, Picture]
+    maximum_pixels: int
+    obstacle: str = ""

@@ -11,7 +11,7 @@ from typing import Any, Final
 from hilum.domain import Document, Finding, Release, ReportJob, Result, SourceImage
 from hilum.errors import NotAnalysed
 from hilum.report.codes import device_uid
-from hilum.report.context import ReportContext
+from hilum.report.context import HeatMap, ReportContext
 from hilum.report.header import read_header
 from hilum.report.wording import caveats, meaning_of
 
@@ -27,7 +27,7 @@ def json_schema() -> dict[str, Any]:
     return schema
 
 
-def json_report(job: ReportJob, release: Release, context: ReportContext) -> Document:
+def json_report(job: ReportJob, release: Release, context: ReportContext, heat_map: HeatMap | None = None) -> Document:
     """The encoded document of any result, also of one that was not analysed. The same result gives the same bytes."""
     result = job.result
     content = {
@@ -41,13 +41,14 @@ def json_report(job: ReportJob, release: Release, context: ReportContext) -> Doc
         "reason_text": meaning_of(result.reason),
         "verification": "unverified",
         "disclaimer": context.disclaimer,
-        "caveats": caveats(result, release, context),
+        "caveats": caveats(result, release, context, heat_map),
         "study": _study(job),
         "release": _release(release, result),
         "preprocessing_version": result.preprocessing_version,
         "findings": [_finding(finding) for finding in result.findings],
         "source_images": [_source(image) for image in result.source_images],
         "structured_report": _structured_report(result),
+        "heat_map": _heat_map(heat_map),
         "timings": _timings(result),
     }
     encoded = json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1).encode()
@@ -149,6 +150,14 @@ def _structured_report(result: Result) -> dict[str, str] | None:
     if not result.findings:
         return None
     return {"sop_instance_uid": result.identifiers["sr"], "series_instance_uid": result.identifiers["sr_series"]}
+
+
+def _heat_map(heat_map: HeatMap | None) -> dict[str, Any] | None:
+    """The picture and the findings that it shows; None when there is none, and a caveat says why if one was asked for."""
+    if heat_map is None or not heat_map.finding_keys:
+        return None
+    uids = {"sop_instance_uid": heat_map.sop_instance_uid, "series_instance_uid": heat_map.series_instance_uid}
+    return {**uids, "findings": list(heat_map.finding_keys)}
 
 
 def _timings(result: Result) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from hilum.domain import Decision, Reason, Release, Result
-from hilum.report.context import ReportContext
+from hilum.domain import Decision, Outcome, Reason, Release, Result
+from hilum.report.context import HeatMap, ReportContext
 
 DECISIONS: Final[Mapping[Decision, str]] = {
     Decision.PRESENT: "Present",
@@ -21,10 +21,23 @@ def series_description(result: Result) -> str:
     words = ["unverified"]
     words += [] if result.is_calibrated else ["uncalibrated"]
     words += [] if result.is_trained else ["untrained"]
-    return f"AI CXR findings ({', '.join(words)})"
+    what = "not analysed" if result.outcome is Outcome.NOT_ANALYSED else "findings"
+    return f"AI CXR {what} ({', '.join(words)})"
 
 
-def caveats(result: Result, release: Release, context: ReportContext) -> list[str]:
+def not_analysed(result: Result) -> str:
+    """Why a study has no findings, and that this is no finding."""
+    return f"Not analysed ({result.reason}): {meaning_of(result.reason)} That nothing is reported here does not mean that nothing is there."
+
+
+def heat_map_description(result: Result) -> str:
+    """Series Description of heat maps, at most 64 characters."""
+    words = [] if result.is_calibrated else ["uncalibrated"]
+    words += [] if result.is_trained else ["untrained"]
+    return "AI heat map, not for diagnosis" + (f" ({', '.join(words)})" if words else "")
+
+
+def caveats(result: Result, release: Release, context: ReportContext, heat_map: HeatMap | None = None) -> list[str]:
     """What a reader must know before reading a number, one sentence or two each."""
     said = [context.disclaimer, "Preliminary and unverified: no physician has confirmed this report."]
     if not result.is_calibrated:
@@ -35,6 +48,8 @@ def caveats(result: Result, release: Release, context: ReportContext) -> list[st
         )
     if release.intended_use:
         said.append(f"Intended use: {release.intended_use}")
+    if heat_map is not None and heat_map.left_out:
+        said.append(f"No heat map: {heat_map.left_out}")
     return [*said, *_unused(result)]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import ColumnElement, Connection, and_, insert, select, update
 
-from hilum.domain import Advance, DeliveryState, Lease, NewDocument, Result, ResultState
+from hilum.domain import Advance, DeliveryState, Document, Lease, NewDocument, Result, ResultState
 from hilum.store import codec
 from hilum.store.claiming import Queue
 from hilum.store.schema import delivery, document, reading, result, study
@@ -22,8 +22,10 @@ def advance_row(connection: Connection, queue: Queue, lease: Lease, decided: Adv
         close_readings(connection, [lease.row_id])
     for item in decided.results:
         _insert_result(connection, item, now)
-    for new in decided.documents:
-        _insert_document(connection, lease.row_id, new, now)
+    if decided.documents:
+        result_id = lease.row_id if table is result else _result_of_delivery(connection, lease.row_id)
+        for new in decided.documents:
+            _insert_document(connection, result_id, new, now)
     return True
 
 
@@ -63,10 +65,35 @@ def _supersede(connection: Connection, result_id: int, now: float) -> None:
     connection.execute(update(delivery).where(unsent).values(state=DeliveryState.CANCELLED, reason="superseded", **ended))
 
 
+def _result_of_delivery(connection: Connection, delivery_id: int) -> int:
+    query = select(document.c.result_id).join(delivery, delivery.c.document_id == document.c.id).where(delivery.c.id == delivery_id)
+    return int(connection.execute(query).scalar_one())
+
+
 def _insert_document(connection: Connection, result_id: int, new: NewDocument, now: float) -> None:
-    """The bytes that will be sent, for ever the same, and a delivery for each destination."""
-    lane = connection.execute(select(result.c.lane).where(result.c.id == result_id)).scalar_one()
-    item = new.document
+    """The bytes that will be sent, for ever the same, and a delivery for each destination.
+
+    A derived document may be there already, for another destination: then that one's bytes go here, too. Of a result that has been
+    superseded meanwhile nothing more is sent; its row is locked, so that it cannot be superseded unnoticed.
+    """
+    of_result = select(result.c.lane, result.c.is_current).where(result.c.id == result_id).with_for_update()
+    lane, is_current = connection.execute(of_result).one()
+    document_id = _known_document(connection, result_id, new.document) or _store_document(connection, result_id, new.document, now)
+    common = {"document_id": document_id, "lane": lane, "due_at": now}
+    withheld = {} if is_current else dict.fromkeys(new.destinations, "superseded")
+    for name in new.destinations if is_current else ():
+        _insert_delivery(connection, {**common, "destination": name, "state": DeliveryState.DUE})
+    for name, reason in {**withheld, **new.withheld}.items():
+        ended = {"state": DeliveryState.CANCELLED, "reason": reason, "finished_at": now}
+        _insert_delivery(connection, {**common, "destination": name, **ended})
+
+
+def _known_document(connection: Connection, result_id: int, item: Document) -> int | None:
+    same = and_(document.c.result_id == result_id, document.c.kind == item.kind)
+    return connection.execute(select(document.c.id).where(same)).scalar_one_or_none()
+
+
+def _store_document(connection: Connection, result_id: int, item: Document, now: float) -> int:
     values = {
         "result_id": result_id,
         "kind": item.kind,
@@ -78,10 +105,11 @@ def _insert_document(connection: Connection, result_id: int, new: NewDocument, n
         "content": item.content,
         "created_at": now,
     }
-    (document_id,) = connection.execute(insert(document).values(values).returning(document.c.id)).one()
-    common = {"document_id": document_id, "lane": lane, "due_at": now}
-    for name in new.destinations:
-        connection.execute(insert(delivery).values(**common, destination=name, state=DeliveryState.DUE))
-    for name, reason in new.withheld.items():
-        ended = {"state": DeliveryState.CANCELLED, "reason": reason, "finished_at": now}
-        connection.execute(insert(delivery).values(**common, destination=name, **ended))
+    return int(connection.execute(insert(document).values(values).returning(document.c.id)).scalar_one())
+
+
+def _insert_delivery(connection: Connection, values: dict[str, object]) -> None:
+    """A document goes to a destination once: what is there already stands."""
+    same = and_(delivery.c.document_id == values["document_id"], delivery.c.destination == values["destination"])
+    if connection.execute(select(delivery.c.id).where(same)).first() is None:
+        connection.execute(insert(delivery).values(values))

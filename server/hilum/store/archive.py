@@ -33,6 +33,11 @@ def quarantine_path(path: str) -> str:
     return f"{_QUARANTINE}/{path}"
 
 
+def place_of_quarantined(path: str) -> str:
+    """The place, relative to the archive, of an object that lies in quarantine."""
+    return path.removeprefix(f"{_QUARANTINE}/")
+
+
 def place_of(file: Path) -> str:
     """The place of a complete object, relative to the archive; it depends on the file's own name only."""
     return f"{file.name[:2]}/{file.name[2:4]}/{file.name}"
@@ -88,8 +93,37 @@ class Archive:
         (self.root / place_of(file)).unlink(missing_ok=True)
         file.unlink(missing_ok=True)
 
+    def bring(self, path: str) -> None:
+        """Move the object of a row's `path` there, into quarantine or out of it, wherever it lies. Idempotent; no object: nothing."""
+        target = self.root / path
+        for file in self._candidates(path):
+            if file == target or not file.is_file():
+                continue
+            if target.is_file():
+                file.unlink()
+            else:
+                _move(file, target)
+
+    def remove(self, path: str) -> int:
+        """Delete the object of a row's `path`, under all its names; its size in bytes, 0: there was none. Raises OSError."""
+        size_bytes = 0
+        for file in self._candidates(path):
+            with contextlib.suppress(FileNotFoundError):
+                size_bytes = file.stat().st_size
+                file.unlink()
+        return size_bytes
+
+    def quarantined(self) -> Iterator[Path]:
+        """Everything that lies in quarantine."""
+        yield from sorted((self.root / _QUARANTINE).rglob(f"*{_COMPLETE}"))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether this is an archive: the empty folder of a file system that is not mounted must not pass for one."""
+        return (self.root / _LOCKS).is_dir()
+
     def open(self, path: str) -> BinaryIO:
-        """The object of a row's `path`, for reading; it may still lie in `unindexed`. Raises FileNotFoundError."""
+        """The object of a row's `path`, for reading; it may still lie elsewhere, see `_candidates`. Raises FileNotFoundError."""
         for file in self._candidates(path):
             with contextlib.suppress(FileNotFoundError):
                 return file.open("rb")
@@ -103,10 +137,15 @@ class Archive:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def _candidates(self, path: str) -> Iterator[Path]:
-        # Its place comes last once more: it may be settled between the first look and the search.
+        """Where an object may lie: its place, `unindexed` before it is settled, and the other side of quarantine while it is moved.
+
+        Its place comes last once more: it may be settled between the first look and the search.
+        """
         yield self.root / path
         for folder in self._folders(None):
             yield folder / Path(path).name
+        place = place_of_quarantined(path)
+        yield self.root / (quarantine_path(path) if place == path else place)
         yield self.root / path
 
     def unindexed(self, process: str | None = None) -> Iterator[Path]:

@@ -161,7 +161,8 @@ def expire(connection: Connection, table: Table, owner: str, now: float, *, is_c
 def requeue_rows(connection: Connection, queue: Queue, now: float, condition: ColumnElement[bool]) -> list[int]:
     """Ended rows become due again with a clean record; their ids."""
     table = queue.table
-    ended = and_(table.c.state.in_(queue.requeueable), condition)
+    # A rejected image takes no part in anything, however often it is read.
+    ended = and_(table.c.state.in_(queue.requeueable), table.c.reason.is_distinct_from(Reason.REJECTED), condition)
     values = {"state": WorkState.DUE, "due_at": now, "attempts": 0, "lapses": 0, "reason": None, "detail": None, "finished_at": None}
     return list(connection.execute(update(table).where(ended).values(values).returning(table.c.id)).scalars())
 

@@ -41,14 +41,17 @@ def instance_of(row: Row[Any]) -> Instance:
         called_ae_title=row.called_ae_title,
         header=row.header,
         header_revision=row.header_revision,
+        pixels_removed_at=row.pixels_removed_at,
         id=row.id,
+        peer_address=row.peer_address,
+        removal_reason=row.removal_reason,
     )
 
 
 def instance_values(instance: Instance) -> dict[str, Any]:
-    """Columns of a new instance row."""
+    """Columns of an instance row, as an object that arrives fills them: whether it was rejected is not in the object."""
     values = {name: getattr(instance, name) for name in Instance.__slots__}
-    del values["id"]
+    del values["id"], values["removal_reason"]
     return values
 
 
@@ -82,6 +85,7 @@ def study_of(row: Row[Any]) -> Study:
         calling_ae_title=row.calling_ae_title,
         called_ae_title=row.called_ae_title,
         id=row.id,
+        peer_address=row.peer_address,
     )
 
 

@@ -7,9 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from hilum.domain import DeliveryJob, DeliveryState, Document, Instance, Job, Lane, Lease, ReadingJob, ReportJob, StudyJob
+from hilum.domain import SR_KINDS, DeliveryJob, DeliveryState, Document, Instance, Job, Lane, Lease, ReadingJob, ReportJob, StudyJob
 from hilum.store import codec
 from hilum.store.schema import delivery, document, instance, reading, result, study
+
+# Tried, but the receiver refused the SOP Class before a byte of the document was sent.
+_NEVER_SENT = ("class_ladder", "sop_class_refused")
 
 
 def _reading_job(connection: Connection, row: Row[Any], lease: Lease) -> ReadingJob:
@@ -40,6 +43,7 @@ def _report_job(connection: Connection, row: Row[Any], lease: Lease) -> ReportJo
         study=codec.study_of(found),
         instances=_instances(connection, row.study_instance_uid),
         predecessors=_predecessors(connection, row.supersedes_id),
+        held=_held(connection, row.supersedes_id),
     )
 
 
@@ -56,6 +60,9 @@ def _delivery_job(connection: Connection, row: Row[Any], lease: Lease) -> Delive
         is_trained=made_from.content["is_trained"],
         last_received_at=of_study.last_received_at,
         quiet_until=of_study.quiet_until,
+        identifiers=made_from.identifiers,
+        calling_ae_title=of_study.calling_ae_title,
+        peer_address=of_study.peer_address,
     )
 
 
@@ -68,7 +75,8 @@ JOBS: dict[str, Callable[[Connection, Row[Any], Lease], Job]] = {
 
 
 def _instances(connection: Connection, study_uid: str) -> tuple[Instance, ...]:
-    query = select(instance).where(instance.c.study_instance_uid == study_uid, instance.c.is_removed.is_(False)).order_by(instance.c.id)
+    """All images of a study; whether a rejected one counts is not for the store to say."""
+    query = select(instance).where(instance.c.study_instance_uid == study_uid).order_by(instance.c.id)
     return tuple(codec.instance_of(row) for row in connection.execute(query))
 
 
@@ -82,13 +90,30 @@ def _predecessors(connection: Connection, result_id: int | None) -> dict[str, Do
     return found
 
 
+def _held(connection: Connection, result_id: int | None) -> dict[str, Document]:
+    """For each destination the newest earlier structured report that it may hold: what was really sent there, of whatever class."""
+    found: dict[str, Document] = {}
+    for ancestor in _ancestors(connection, result_id):
+        joined = document.join(delivery, delivery.c.document_id == document.c.id)
+        query = select(document, delivery.c.destination).select_from(joined)
+        wanted = query.where(document.c.result_id == ancestor, document.c.kind.in_(SR_KINDS)).order_by(document.c.id.desc())
+        for row in connection.execute(wanted).all():
+            if row.destination not in found and _may_be_held(connection, row.id, row.destination):
+                found[row.destination] = codec.document_of(row)
+    return found
+
+
 def _ancestors(connection: Connection, result_id: int | None) -> Iterator[int]:
     while result_id is not None:
         yield result_id
         result_id = connection.execute(select(result.c.supersedes_id).where(result.c.id == result_id)).scalar_one()
 
 
-def _may_be_held(connection: Connection, document_id: int) -> bool:
-    """Delivered, perhaps delivered (tried), or never meant for a destination and so only shown by REST."""
-    rows = connection.execute(select(delivery.c.state, delivery.c.attempts).where(delivery.c.document_id == document_id)).all()
-    return not rows or any(row.state in (DeliveryState.DELIVERED, DeliveryState.LEASED) or row.attempts > 0 for row in rows)
+def _may_be_held(connection: Connection, document_id: int, name: str | None = None) -> bool:
+    """Delivered, perhaps delivered (tried), or never meant for a destination and so only shown by REST. `name`: there alone."""
+    columns = (delivery.c.state, delivery.c.attempts, delivery.c.reason)
+    query = select(*columns).where(delivery.c.document_id == document_id)
+    rows = connection.execute(query if name is None else query.where(delivery.c.destination == name)).all()
+    return not rows or any(
+        row.state in (DeliveryState.DELIVERED, DeliveryState.LEASED) or (row.attempts > 0 and row.reason not in _NEVER_SENT) for row in rows
+    )

@@ -13,9 +13,11 @@ from collections.abc import Callable, Collection, Sequence
 from sqlalchemy import ColumnElement, Connection, and_, insert, select, true, update
 from sqlalchemy.exc import IntegrityError
 
-from hilum.domain import Advance, AssociationRecord, Job, Lease
-from hilum.store import advancing, claiming, recording
+from hilum.domain import ActivationMaps, Advance, AssociationRecord, Job, Lease, Rejection
+from hilum.store import advancing, claiming, completing, recording, rejecting
+from hilum.store.activation_maps import activation_maps
 from hilum.store.claiming import QUEUES
+from hilum.store.completing import Completed
 from hilum.store.database import open_engine
 from hilum.store.doorbell import Bell, doorbell_for
 from hilum.store.jobs import JOBS
@@ -47,6 +49,11 @@ class Ledger:
         with self._engine.begin() as connection:
             return uuid.UUID(connection.execute(select(installation.c.value).where(installation.c.key == "namespace")).scalar_one())
 
+    @property
+    def serial(self) -> str:
+        """What tells this installation from others of the same make: Device Serial Number (0018,1000) of its documents."""
+        return self.namespace.hex[:16]
+
     def record(self, arrivals: Sequence[Arrival]) -> list[RecordOutcome]:
         """Rows for files that are durable already; what became of each, in order. Safe to repeat after any crash."""
         for attempt in (1, 2, 3):
@@ -69,6 +76,26 @@ class Ledger:
         """Who sent what, and what was refused."""
         with self._engine.begin() as connection:
             connection.execute(insert(association).values({name: getattr(record, name) for name in AssociationRecord.__slots__}))
+
+    def reject(self, rejections: Sequence[Rejection]) -> int:
+        """Take images out of results, also such as have not come yet; how many are out that were not. Their studies are due again."""
+        with self._engine.begin() as connection:
+            count = rejecting.reject(connection, rejections, self._clock())
+            self._doorbell.ring_with(connection, ("assemble",))
+        self._doorbell.ring(("assemble",))
+        return count
+
+    def is_own_document(self, sop_instance_uid: str) -> bool:
+        """Whether a document of ours has this SOP Instance UID."""
+        with self._engine.begin() as connection:
+            query = select(document.c.id).where(document.c.sop_instance_uid == sop_instance_uid)
+            return connection.execute(query).first() is not None
+
+    def called_ae_titles(self, study_uids: Collection[str]) -> dict[str, str]:
+        """To whom the first image of each of these studies was sent; studies that nobody has sent yet are left out."""
+        query = select(study.c.study_instance_uid, study.c.called_ae_title).where(study.c.study_instance_uid.in_(study_uids))
+        with self._engine.begin() as connection:
+            return {row.study_instance_uid: row.called_ae_title for row in connection.execute(query)}
 
     def claim(
         self,
@@ -104,6 +131,11 @@ class Ledger:
         if stage == "analyse":
             advancing.close_readings(connection, ids)
             self._doorbell.ring_with(connection, _NEXT[stage])
+
+    def activation_maps(self, study_uid: str, release: str) -> dict[str, ActivationMaps]:
+        """Class activation maps of a study's analysed images by one release, by SOP Instance UID."""
+        with self._engine.begin() as connection:
+            return activation_maps(connection, study_uid, release)
 
     def advance(self, stage: str, decided: Sequence[tuple[Lease, Advance]]) -> list[bool]:
         """Write decisions and what follows from them, all in one commit. False marks a lease that was lost: nothing of it is written."""
@@ -160,10 +192,21 @@ class Ledger:
             connection.execute(update(destination).where(destination.c.name == name).values(owner=owner, owned_until=now + seconds))
             return True
 
-    def pause(self, name: str, *, is_paused: bool) -> bool:
-        """Stop or resume deliveries to a destination; False: it has never been used."""
+    def pause(self, name: str, *, is_paused: bool) -> None:
+        """Stop or resume deliveries to a destination, also one that has never been used. What is on the wire is finished."""
         with self._engine.begin() as connection:
-            return connection.execute(update(destination).where(destination.c.name == name).values(is_paused=is_paused)).rowcount == 1
+            if connection.execute(update(destination).where(destination.c.name == name).values(is_paused=is_paused)).rowcount == 0:
+                connection.execute(insert(destination).values(name=name, is_paused=is_paused))
+            self._doorbell.ring_with(connection, ("deliver",))
+        self._doorbell.ring(("deliver",))
+
+    def complete(self, study_uid: str, *, is_waiting: bool = True) -> Completed | None:
+        """End a study's quiet period now; None: there is no such study. Its open readings are waited for, unless told otherwise."""
+        with self._engine.begin() as connection:
+            done = completing.complete(connection, study_uid, self._clock(), is_waiting=is_waiting)
+            self._doorbell.ring_with(connection, ("assemble",))
+        self._doorbell.ring(("assemble",))
+        return done
 
     def beat(self, name: str, role: str, pid: int, *, started_at: float, is_ready: bool, detail: str = "") -> None:
         """A process says that it lives, and whether it can do its work."""

@@ -17,16 +17,24 @@ from hilum.errors import ConfigurationError
 from hilum.store.database import open_engine
 from hilum.store.schema import installation
 
+_MIGRATIONS = Path(__file__).parent / "migrations"
 
-def migrate(url: str) -> str:
-    """Bring the ledger at `url` to this version's revision, mint the installation's identity, return the revision."""
+
+def migrate(url: str, location: Path = _MIGRATIONS) -> str:
+    """Bring the ledger at `url` to this version's revision, mint the installation's identity, return the revision.
+
+    All or nothing: a step that fails leaves the ledger as it was. Raises ConfigurationError, also for a ledger of a newer version.
+    """
+    _require_known(url, location)
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
-            config = _config()
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-            connection.commit()
+            _leave_references_unchecked(connection)
+            with connection.begin():  # ours, or Alembic commits each step by itself
+                config = _config(location)
+                config.attributes["connection"] = connection
+                command.upgrade(config, "head")
+                _require_references(connection)
         with engine.begin() as connection:
             _mint_identity(connection)
     except OperationalError as error:
@@ -35,12 +43,30 @@ def migrate(url: str) -> str:
         ) from error
     finally:
         engine.dispose()
-    return expected_revision()
+    return expected_revision(location)
 
 
-def expected_revision() -> str:
+def _require_known(url: str, location: Path) -> None:
+    known = {script.revision for script in ScriptDirectory.from_config(_config(location)).walk_revisions()}
+    if (found := current_revision(url)) is not None and found not in known:
+        advice = "Start that version again, or restore the backup that was made before the upgrade (docs/operations.md)."
+        raise ConfigurationError([f"ledger: revision {found} is of a newer version of Hilum than this one. {advice}"])
+
+
+def _leave_references_unchecked(connection: Connection) -> None:
+    """SQLite changes a table by making it anew, and refuses to drop the old one while other rows refer to it: so check at the end."""
+    if connection.dialect.name == "sqlite":
+        connection.connection.cursor().execute("PRAGMA foreign_keys = OFF")  # no effect inside a transaction; none has begun
+
+
+def _require_references(connection: Connection) -> None:
+    if connection.dialect.name == "sqlite" and (broken := connection.exec_driver_sql("PRAGMA foreign_key_check").all()):
+        raise ConfigurationError([f"ledger: the migration would leave {len(broken)} rows without what they refer to. Please report this."])
+
+
+def expected_revision(location: Path = _MIGRATIONS) -> str:
     """The revision that this version of Hilum works with."""
-    head = ScriptDirectory.from_config(_config()).get_current_head()
+    head = ScriptDirectory.from_config(_config(location)).get_current_head()
     assert head is not None
     return head
 
@@ -61,14 +87,13 @@ def require_revision(url: str) -> None:
     """Raise ConfigurationError unless the ledger has the revision of this version."""
     found, expected = current_revision(url), expected_revision()
     if found != expected:
-        raise ConfigurationError(
-            [f"ledger: revision {found or 'none'}, but this version needs {expected}. Start `hilum serve` (role all) once; it migrates."]
-        )
+        advice = "Run `hilum migrate`; `hilum serve` (role all) does it too."
+        raise ConfigurationError([f"ledger: revision {found or 'none'}, but this version needs {expected}. {advice}"])
 
 
-def _config() -> Config:
+def _config(location: Path = _MIGRATIONS) -> Config:
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(location))
     return config
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func,
 
 from hilum.domain import Lane
 from hilum.store.claiming import QUEUES, Queue
-from hilum.store.schema import delivery, document, result
+from hilum.store.schema import delivery, document, reading, result
 
 Item = dict[str, Any]
 _Key = tuple[str, int, str | None]
@@ -61,6 +61,12 @@ def _due_rows(queue: Queue, now: float) -> Select[Any]:
 def _leased_rows(queue: Queue) -> Select[Any]:
     columns = (queue.table.c.lane, _destination_of(queue), func.count().label("items"))
     return select(*columns).select_from(queue.table).where(_LEASED).group_by(*_grouping(queue))
+
+
+def due_readings(connection: Connection, at_most: int) -> int:
+    """Readings of the lanes urgent and live that wait, counted up to `at_most`, so that a long queue costs no more than a full one."""
+    live = select(reading.c.id).where(_DUE, reading.c.lane < Lane.REANALYSIS).limit(at_most)
+    return int(connection.execute(select(func.count()).select_from(live.subquery())).scalar_one())
 
 
 def stuck(connection: Connection) -> list[Item]:

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, and_, insert, select, update
 
-from hilum.domain import Instance, Lane, ReadingState, StudyState
-from hilum.store import codec
+from hilum.domain import ConflictState, Instance, Lane, ReadingState, Reason, StudyState
+from hilum.store import codec, expiring, rejecting
 from hilum.store.archive import quarantine_path
 from hilum.store.schema import conflict, instance, reading, study
+
+_SUPERSEDED_SECONDS = 3600.0
 
 
 class RecordOutcome(StrEnum):
@@ -23,6 +25,7 @@ class RecordOutcome(StrEnum):
     DUPLICATE = "duplicate"
     HEADER_REVISION = "header_revision"
     CONFLICT = "conflict"
+    RESTORED = "restored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,14 @@ def _record_one(connection: Connection, arrival: Arrival, now: float) -> RecordO
         _insert_instance(connection, arrival, now)
         return RecordOutcome.NEW
     if known.digest == new.digest:
+        if known.pixels_removed_at is not None:
+            _restore_pixels(connection, known, new)
+            return RecordOutcome.RESTORED
         # Recorded again after a crash, the file is the row's own: it must be settled, not deleted.
         return RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE
     if _is_header_revision(known, new):
-        _revise_header(connection, known, new)
-        _touch_study(connection, arrival, now, new_readings=0)
+        _revise_header(connection, known, new, now)
+        _touch_study(connection, arrival, now, new_readings=0 if known.is_removed else _read_again(connection, known.id, now))
         return RecordOutcome.HEADER_REVISION
     return RecordOutcome.CONFLICT if _keep_conflict(connection, new) else RecordOutcome.DUPLICATE
 
@@ -64,33 +70,60 @@ def _is_header_revision(known: Row[Any], new: Instance) -> bool:
 
 
 def _insert_instance(connection: Connection, arrival: Arrival, now: float) -> None:
-    (instance_id,) = connection.execute(insert(instance).values(codec.instance_values(arrival.instance)).returning(instance.c.id)).one()
-    _touch_study(connection, arrival, now, new_readings=len(arrival.releases))
+    removal = rejecting.removal_of(connection, arrival.instance)
+    values = {**codec.instance_values(arrival.instance), "is_removed": removal is not None, "removal_reason": removal}
+    (instance_id,) = connection.execute(insert(instance).values(values).returning(instance.c.id)).one()
+    _touch_study(connection, arrival, now, new_readings=len(arrival.releases) if removal is None else 0)
+    rejected = {"state": ReadingState.NOT_ANALYSED, "reason": Reason.REJECTED, "finished_at": now}
     common = {
         "instance_id": instance_id,
         "study_instance_uid": arrival.instance.study_instance_uid,
-        "state": ReadingState.DUE,
         "lane": arrival.lane,
         "due_at": now,
+        **({"state": ReadingState.DUE} if removal is None else rejected),
     }
     for release in arrival.releases:
         connection.execute(insert(reading).values({**common, "release": release}))
 
 
-def _revise_header(connection: Connection, known: Row[Any], new: Instance) -> None:
+def _revise_header(connection: Connection, known: Row[Any], new: Instance, now: float) -> None:
     values = codec.instance_values(dataclasses.replace(new, header_revision=known.header_revision + 1))
     del values["sop_instance_uid"]
     connection.execute(update(instance).where(instance.c.id == known.id).values(values))
+    if known.pixels_removed_at is None and known.path != new.path:
+        # Not at once: an analyser may be reading it.
+        expiring.expire(connection, known.path, "superseded", now + _SUPERSEDED_SECONDS, known.id)
+
+
+def _read_again(connection: Connection, instance_id: int, now: float) -> int:
+    """A corrected header may change what the pixels mean (Photometric Interpretation, view, age); how many readings that re-opens."""
+    of_instance = reading.c.instance_id == instance_id
+    fresh = dict.fromkeys(("lease_token", "leased_until", "reason", "detail", "finished_at", "logits", "cam", "view", "timings"))
+    due = {"state": ReadingState.DUE, "due_at": now, "attempts": 0, "lapses": 0, **fresh}
+    # One in progress read the old header: without its lease it cannot write.
+    connection.execute(update(reading).where(of_instance, reading.c.state == ReadingState.LEASED).values(due))
+    ended = (ReadingState.ANALYSED, ReadingState.NOT_ANALYSED, ReadingState.FAILED)
+    return connection.execute(update(reading).where(of_instance, reading.c.state.in_(ended)).values(due)).rowcount
+
+
+def _restore_pixels(connection: Connection, known: Row[Any], new: Instance) -> None:
+    """Retention had removed the pixels and the sender sends them again: they are kept as long as those of a new image."""
+    values = {"path": new.path, "size_bytes": new.size_bytes, "received_at": new.received_at, "pixels_removed_at": None}
+    connection.execute(update(instance).where(instance.c.id == known.id).values(values))
+    expiring.keep(connection, new.path)
 
 
 def _keep_conflict(connection: Connection, new: Instance) -> bool:
-    """Whether this file is the one that the conflict's row names; the same bytes sent once more are not."""
+    """Whether this file is the one that the conflict's row names; the same bytes sent once more are not.
+
+    What a person has discarded, or kept out, stays so however often it is sent.
+    """
     held = dataclasses.replace(new, path=quarantine_path(new.path))
-    seen = select(conflict.c.path).where(conflict.c.sop_instance_uid == new.sop_instance_uid, conflict.c.digest == new.digest)
-    if (row := connection.execute(seen).first()) is not None:
-        return bool(row.path == held.path)
+    same = and_(conflict.c.sop_instance_uid == new.sop_instance_uid, conflict.c.digest == new.digest)
+    if (row := connection.execute(select(conflict.c.path, conflict.c.state).where(same)).first()) is not None:
+        return bool(row.path == held.path and row.state != ConflictState.DISCARDED)
     names = ("sop_instance_uid", "path", "size_bytes", "digest", "received_at", "calling_ae_title")
-    connection.execute(insert(conflict).values({**{name: getattr(held, name) for name in names}, "state": "held"}))
+    connection.execute(insert(conflict).values({**{name: getattr(held, name) for name in names}, "state": ConflictState.HELD}))
     return True
 
 
@@ -130,4 +163,5 @@ def _first_values(arrival: Arrival) -> dict[str, Any]:
         "first_received_at": arrival.instance.received_at,
         "calling_ae_title": arrival.instance.calling_ae_title,
         "called_ae_title": arrival.instance.called_ae_title,
+        "peer_address": arrival.instance.peer_address,
     }

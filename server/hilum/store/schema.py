@@ -82,6 +82,7 @@ association = Table(
     Column("reason", String(80)),
     Column("stored", Integer, nullable=False),
     Column("refused", Integer, nullable=False),
+    Column("own_documents", Integer, nullable=False, server_default="0"),
     Column("advice", Text),
 )
 
@@ -101,9 +102,46 @@ instance = Table(
     Column("received_at", Float, nullable=False),
     Column("calling_ae_title", String(16), nullable=False),
     Column("called_ae_title", String(16), nullable=False),
+    Column("peer_address", String(64), nullable=False, server_default=""),
     Column("header", LargeBinary, nullable=False),
     Column("header_revision", Integer, nullable=False, server_default="1"),
+    # Rejected by a note (IHE IOCM) or by a person: it takes no part in results. That its pixels left the archive is another matter.
     Column("is_removed", Boolean, nullable=False, server_default=text("false")),
+    Column("removal_reason", String(40)),
+    Column("pixels_removed_at", Float),
+    # Retention looks at images that still have pixels only, oldest first.
+    Index(
+        "ix_instance_kept",
+        "received_at",
+        sqlite_where=text("pixels_removed_at IS NULL"),
+        postgresql_where=text("pixels_removed_at IS NULL"),
+    ),
+)
+
+# Files that no row names any more, and since when they may be deleted. They are written down in the transaction that takes
+# their row's path away, so that a crash before the deletion leaves no file behind.
+expired_file = Table(
+    "expired_file",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("path", String(200), nullable=False),
+    Column("instance_id", Integer, index=True),
+    Column("cause", String(16), nullable=False),
+    Column("due_at", Float, nullable=False, index=True),
+)
+
+# Images that take no part in results, also such as have not come yet: a note may be faster than the row of its image.
+rejection = Table(
+    "rejection",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("sop_instance_uid", String(64), nullable=False),
+    Column("study_instance_uid", String(64), nullable=False),
+    Column("reason", String(40), nullable=False),
+    Column("note_uid", String(64)),
+    Column("calling_ae_title", String(16), nullable=False),
+    Column("received_at", Float, nullable=False),
+    UniqueConstraint("sop_instance_uid", "study_instance_uid"),
 )
 
 conflict = Table(
@@ -117,6 +155,9 @@ conflict = Table(
     Column("received_at", Float, nullable=False),
     Column("calling_ae_title", String(16), nullable=False),
     Column("state", String(16), nullable=False),
+    Column("resolved_at", Float),
+    # False between the commit of a person's decision and the moves of the files that follow from it.
+    Column("is_settled", Boolean, nullable=False, server_default=text("true")),
     UniqueConstraint("sop_instance_uid", "digest"),
 )
 
@@ -133,6 +174,7 @@ study = Table(
     Column("last_received_at", Float, nullable=False, index=True),
     Column("calling_ae_title", String(16), nullable=False),
     Column("called_ae_title", String(16), nullable=False),
+    Column("peer_address", String(64), nullable=False, server_default=""),
     *_lease_columns(),
     *_lease_indexes("study", condition=" AND open_readings = 0"),
 )

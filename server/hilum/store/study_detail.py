@@ -21,6 +21,7 @@ _INSTANCE = (
     "received_at",
     "header_revision",
 )
+_REMOVAL = ("is_removed", "removal_reason", "pixels_removed_at")
 _READING = (
     "release",
     "state",
@@ -73,12 +74,12 @@ def documents(connection: Connection, study_instance_uid: str) -> list[Item]:
 
 
 def document_bytes(connection: Connection, key: int | str) -> Item | None:
-    """One document with its `content`, by row id or SOP Instance UID."""
+    """One document with its `content`, by row id or SOP Instance UID; None also for one that was erased."""
     if isinstance(key, int) and key > MAXIMUM_ROW_ID:
         return None
     condition = document.c.id == key if isinstance(key, int) else document.c.sop_instance_uid == key
     row = connection.execute(select(document).where(condition)).first()
-    return None if row is None else row._asdict()
+    return None if row is None or not row.content else row._asdict()
 
 
 def _pick(row: Row[Any], names: Iterable[str]) -> Item:
@@ -94,7 +95,7 @@ def _images(connection: Connection, uid: str) -> list[Item]:
         select(reading.c.instance_id, *columns).where(reading.c.study_instance_uid == uid).order_by(reading.c.id)
     ):
         readings[row.instance_id].append(_pick(row, _READING))
-    columns = [instance.c[name] for name in (*_INSTANCE, "calling_ae_title", "is_removed")]
+    columns = [instance.c[name] for name in (*_INSTANCE, "calling_ae_title", *_REMOVAL)]
     rows = connection.execute(select(instance.c.id, *columns).where(instance.c.study_instance_uid == uid).order_by(instance.c.id))
     return [{**_pick(row, (column.name for column in columns)), "readings": readings[row.id]} for row in rows]
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, func, select, tuple_
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, func, or_, select, text, tuple_
 
 from hilum.domain import Lane, StudyState
 from hilum.store import cursor as cursors
-from hilum.store.schema import delivery, document, instance, result, study
+from hilum.store.schema import delivery, document, instance, reading, result, study
 
 Item = dict[str, Any]
 
@@ -21,6 +21,7 @@ class StudyFilter:
     """Which studies, and in which order. All conditions hold together; `release` and `outcome` speak of one current result.
 
     `oldest` first suits a client that follows the list: a study that gets another image moves towards the end and is met again.
+    `needs_person`: something of it ended as failed or dead and can be requeued.
     """
 
     state: StudyState | None = None
@@ -30,6 +31,7 @@ class StudyFilter:
     received_since: float | None = None
     received_until: float | None = None
     order: Literal["newest", "oldest"] = "newest"
+    needs_person: bool = False
 
 
 def page(connection: Connection, chosen: StudyFilter, limit: int, cursor: str | None) -> tuple[list[Item], str | None]:
@@ -62,8 +64,26 @@ def _conditions(chosen: StudyFilter) -> Iterable[ColumnElement[bool]]:
         yield study.c.last_received_at >= chosen.received_since
     if chosen.received_until is not None:
         yield study.c.last_received_at < chosen.received_until
+    if chosen.needs_person:
+        yield _needs_person()
     if chosen.release is not None or chosen.outcome is not None:
         yield _has_result(chosen.release, chosen.outcome)
+
+
+def _needs_person() -> ColumnElement[bool]:
+    uid = study.c.study_instance_uid
+    sent = result.join(document, document.c.result_id == result.c.id).join(delivery, delivery.c.document_id == document.c.id)
+    return or_(
+        _is_stuck(study),
+        uid.in_(select(reading.c.study_instance_uid).where(_is_stuck(reading))),
+        uid.in_(select(result.c.study_instance_uid).where(_is_stuck(result))),
+        uid.in_(select(result.c.study_instance_uid).select_from(sent).where(_is_stuck(delivery))),
+    )
+
+
+def _is_stuck(table: Table) -> ColumnElement[bool]:
+    """Word for word the condition of the partial indexes, or the planner cannot use them."""
+    return text(f"{table.name}.state IN ('failed', 'dead')")  # type: ignore[return-value]  # a clause that stands for a condition
 
 
 def _has_result(release: str | None, outcome: str | None) -> ColumnElement[bool]:

@@ -6,7 +6,7 @@ Answers are plain dictionaries of JSON values; times are seconds since the epoch
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from hilum.errors import Retry
 from hilum.store import cursor as cursors
-from hilum.store import queue_views, study_detail, study_views
+from hilum.store import destination_views, page_views, queue_views, study_detail, study_views
 from hilum.store.database import open_reader
-from hilum.store.schema import association, conflict, destination, instance, process, study
+from hilum.store.schema import association, conflict, instance, study
 from hilum.store.study_views import StudyFilter
 
 __all__ = ["LedgerViews", "StudyFilter"]
@@ -99,6 +99,16 @@ class LedgerViews:
         with self._snapshot() as connection:
             return queue_views.queues(connection, self._clock())
 
+    def destination_states(self, configured: Iterable[str]) -> list[Item]:
+        """Every destination with its queue, by name."""
+        with self._snapshot() as connection:
+            return destination_views.states(connection, configured, self._clock())
+
+    def due_readings(self, at_most: int) -> int:
+        """Readings of the lanes urgent and live that wait, counted up to `at_most`."""
+        with self._snapshot() as connection:
+            return queue_views.due_readings(connection, at_most)
+
     def stuck(self) -> list[Item]:
         """Items that need a person, counted by stage, reason and destination."""
         with self._snapshot() as connection:
@@ -112,7 +122,7 @@ class LedgerViews:
     def destinations(self) -> list[Item]:
         """Destinations that have been used: who serves them, whether a person paused them."""
         with self._snapshot() as connection:
-            return [row._asdict() for row in connection.execute(select(destination).order_by(destination.c.name))]
+            return page_views.destinations(connection)
 
     def failing(self, before: float) -> list[Item]:
         """Destinations that have not taken documents written before that time, with what the last try met."""
@@ -121,10 +131,18 @@ class LedgerViews:
 
     def processes(self) -> list[Item]:
         """Heartbeats, by name; `age_seconds` is the time since the last."""
-        now = self._clock()
         with self._snapshot() as connection:
-            rows = connection.execute(select(process).order_by(process.c.name))
-            return [{**row._asdict(), "age_seconds": max(0.0, now - row.beat_at)} for row in rows]
+            return page_views.processes(connection, self._clock())
+
+    def front(self, chosen: StudyFilter, *, limit: int, cursor: str | None, failing_before: float) -> Item:
+        """Everything that the front page shows, as one state of the ledger: see `page_views.front`. Raises BadCursor."""
+        with self._snapshot() as connection:
+            return page_views.front(connection, chosen, limit, cursor, self._clock(), failing_before)
+
+    def stored_image(self, study_instance_uid: str, sop_instance_uid: str) -> Item | None:
+        """Where the pixels of an image of this study lie; None: the study has no such image."""
+        with self._snapshot() as connection:
+            return page_views.stored_image(connection, study_instance_uid, sop_instance_uid)
 
     def totals(self) -> dict[str, int]:
         """Studies and instances recorded since the installation.

@@ -119,6 +119,8 @@ def _destination(name: str, destination: Destination) -> Check:
         path = destination.path or Path()
         ok = os.access(path if path.exists() else path.parent, os.W_OK)
         return Check(title, ok, f"folder {path}", "Make it writable for this user.")
+    if destination.kind == "sender":
+        return Check(title, ok=True, detail=f"back to {', '.join(destination.ports)}, wherever their studies come from")
     where = f"{destination.ae_title}@{destination.host}:{destination.port}"
     advice = "Nothing answers there: check host, port and firewall; results wait until it does."
     return Check(title, _accepts(destination.host, destination.port), where, advice)

@@ -6,6 +6,7 @@ a listener's death. Leases of a dead process are ended at once: its work goes on
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -13,21 +14,25 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sqlalchemy.exc import OperationalError
 
 from hilum import telemetry
+from hilum.domain import Release
 from hilum.errors import ConfigurationError
 from hilum.models.build import is_built
+from hilum.models.canary import read_canary
 from hilum.receive.scan import recover
 from hilum.settings import Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate, require_revision
+from hilum.supervisor.housekeeping import Housekeeper
 from hilum.triton.server import EmbeddedTriton
 from hilum.wiring.charge import Charge, process_name
+from hilum.wiring.deciding import open_decisions
 from hilum.wiring.releases import active_releases
 from hilum.wiring.sockets import bind
 from hilum.wiring.state_folder import metrics_dir
@@ -72,6 +77,7 @@ class Supervisor:
     _triton_url: str = ""
     _triton_retry_at: float = 0.0
     _triton_failures: int = 0
+    _housekeeper: Housekeeper | None = None
 
     def run(self) -> int:
         """Serve until SIGTERM or Ctrl-C; exit status. Raises ConfigurationError before anything was started."""
@@ -79,6 +85,7 @@ class Supervisor:
         self._children = [Child(role, index) for role, count in self._plan() for index in range(count)]
         if self._runs("listener"):
             self._listening = bind("receive", self.settings.receive.host, self.settings.receive.port)
+            self._housekeeper = Housekeeper(self.settings)
         if self._runs("analyser"):
             self._triton = self._embedded_triton()
         for signum in (signal.SIGTERM, signal.SIGINT):
@@ -124,10 +131,16 @@ class Supervisor:
         ledger = Ledger(self.settings.ledger_url)
         recover(self.settings, ledger, Archive(self.settings.archive_dir))
         ledger.close()
+        with contextlib.closing(open_decisions(self.settings)) as decisions:
+            try:
+                decisions.settle()
+            except OSError as error:  # readers find a file where it lies, so this is no reason not to serve
+                log.error("not_settled", problem=error.strerror, advice="tried again with the next decision on a conflict")
 
     def _embedded_triton(self) -> EmbeddedTriton | None:
         releases = active_releases(self.settings)
         if self.settings.triton.url:
+            _require_canaries(releases, self.settings)
             self._triton_url = self.settings.triton.url
             return None
         built = self.settings.built_dir
@@ -157,6 +170,8 @@ class Supervisor:
                 self._look_at(child, with_ledger)
             if self._triton is not None:
                 self._look_at_triton(self._triton)
+            if self._housekeeper is not None:
+                self._housekeeper.look()
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + _BEAT_SECONDS
                 self._beat(with_ledger)
@@ -225,9 +240,17 @@ class Supervisor:
                 _finish(child, give_up)
         if self._triton is not None:
             self._triton.stop()
+        if self._housekeeper is not None:
+            self._housekeeper.stop()
         if self._listening is not None:
             self._listening.close()
         log.info("stopped")
+
+
+def _require_canaries(releases: Mapping[str, Release], settings: Settings) -> None:
+    """A Triton of somebody else's is trusted only as far as it gives the known answers, which are recorded when a release is built."""
+    for release in releases.values():
+        read_canary(release, settings.built_dir)
 
 
 def _process(child: Child) -> subprocess.Popen[bytes]:

@@ -23,7 +23,6 @@ from hilum.wiring.heartbeat import Heartbeat
 from hilum.wiring.releases import active_releases
 from hilum.wiring.serving import run_async, serve
 
-_DECODE_SECONDS = 60.0
 _NICE = 5  # ingest must win on a small machine: inference gives way to the listener
 log = telemetry.logger("wiring")
 
@@ -38,17 +37,13 @@ async def _analyse(charge: Charge, settings: Settings, ledger: Ledger, stopping:
     releases = active_releases(settings)
     archive = Archive(settings.archive_dir)
     gateway = TritonGateway(charge.triton_url, settings.analyse.deadline_seconds)
-    pool = DecodePool(settings.analyse.decode_processes, _DECODE_SECONDS)
+    pool = DecodePool(settings.analyse.decode_processes, settings.analyse.decode_seconds)
     canaries = CanaryWatch(gateway, releases, settings)
     analyser = Analyser(settings.analyse, releases, gateway, pool, lambda instance: archive.locate(instance.path))
     loop = StageLoop(STAGES["analyse"], ledger, settings.pipeline, process_name("analyser", os.getpid()), analyser.handle)
     with Heartbeat(ledger, "analyser", canaries.readiness):
         await pool.start()
-        background = [asyncio.create_task(analyser.serve_batches()), asyncio.create_task(canaries.run())]
-        await serve([loop], stopping)
-        for task in background:
-            task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
+        await serve([loop], stopping, [analyser.serve_batches(), canaries.run()])
         await pool.stop()
         await gateway.close()
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 
 from hilum import __version__, telemetry
 from hilum.assemble import Waiting, assemble
-from hilum.deliver import open_lane
+from hilum.deliver import ClassRefused
 from hilum.domain import (
+    SR_KINDS,
     Advance,
     DeliveryJob,
     DeliveryState,
@@ -31,12 +30,15 @@ from hilum.domain import (
 )
 from hilum.errors import Refused, Retry
 from hilum.pipeline import STAGES, StageLoop
-from hilum.report import ReportContext, build_documents
+from hilum.report import Report, ReportContext, build_documents, derive
 from hilum.settings import Destination, Settings
 from hilum.store.ledger import Ledger
-from hilum.wiring.charge import Charge, die_with_parent, process_name
+from hilum.wiring.charge import Charge, process_name
 from hilum.wiring.heartbeat import Heartbeat
+from hilum.wiring.heat_maps import HeatMaps, build_in_time
+from hilum.wiring.lanes import knows_sender, lanes_of
 from hilum.wiring.releases import load_releases
+from hilum.wiring.report_pool import ReportPool
 from hilum.wiring.serving import run_async, serve
 
 
@@ -54,26 +56,17 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
 
     with (
         Heartbeat(ledger, "dispatcher"),
-        ProcessPoolExecutor(settings.pipeline.report_processes, get_context("spawn"), _start_report_process) as reports,
+        ReportPool(settings.pipeline.report_processes) as reports,
         contextlib.ExitStack() as lanes,
     ):
         loops = [
             loop("assemble", AssembleHandler(releases, ledger).handle),
             loop("report", ReportHandler(settings, releases, ledger, reports).handle),
         ]
-        for _ in range(settings.pipeline.report_processes):
-            reports.submit(os.getpid)  # starts a process: its imports take a second that no study should wait for
         for name, destination in settings.destinations.items():
-            handler = lanes.enter_context(contextlib.closing(DeliverHandler(name, destination)))
+            handler = lanes.enter_context(contextlib.closing(DeliverHandler(name, destination, reports)))
             loops.append(loop("deliver", handler.handle, name))
         await serve(loops, stopping)
-
-
-def _start_report_process() -> None:
-    """Initialise a process of the report pool: it ends with its dispatcher, and Ctrl-C is the supervisor's business."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    telemetry.silence_libraries()
-    die_with_parent(os.getppid())
 
 
 class AssembleHandler:
@@ -94,15 +87,17 @@ class AssembleHandler:
 class ReportHandler:
     """report: builds the documents of a result, in another process because highdicom takes 0.2 s of CPU."""
 
-    def __init__(self, settings: Settings, releases: Mapping[str, Release], ledger: Ledger, pool: ProcessPoolExecutor) -> None:
+    def __init__(self, settings: Settings, releases: Mapping[str, Release], ledger: Ledger, pool: ReportPool) -> None:
         self._settings, self._releases, self._pool = settings, releases, pool
+        self._heat_maps = HeatMaps(settings, ledger)
         self._context = ReportContext(
             manufacturer=settings.report.manufacturer,
             series_number=settings.report.series_number,
+            heat_map_series_number=settings.report.heat_map_series_number,
             disclaimer=settings.report.disclaimer,
             site_name=settings.site.name,
             software_version=__version__,
-            installation_serial=ledger.namespace.hex[:16],
+            installation_serial=ledger.serial,
         )
 
     async def handle(self, job: Job) -> Advance:
@@ -111,41 +106,83 @@ class ReportHandler:
         release = self._releases.get(job.result.release)
         if release is None:
             raise Refused("release_not_available", f"{job.result.release} has no manifest any more; put it back and requeue")
-        kinds = ("sr", "json") if job.result.outcome is not Outcome.NOT_ANALYSED else ("json",)
+        is_wanted = _has_findings(job) or any(self._wants("sr", name, job) for name in self._settings.destinations)
+        kinds = ("sr", "json") if is_wanted else ("json",)
         started = time.perf_counter()
-        documents = await asyncio.get_running_loop().run_in_executor(self._pool, build_documents, job, release, self._context, kinds)
-        telemetry.REPORT_SECONDS.labels("+".join(kinds)).observe(time.perf_counter() - started)
-        return Advance(ResultState.REPORTED, documents=[self._address(document, job) for document in documents])
+        report = await self._build(job, release, kinds)
+        telemetry.REPORT_SECONDS.labels("+".join(item.kind for item in report.documents)).observe(time.perf_counter() - started)
+        left_out = report.heat_map_left_out
+        values = {} if left_out is None else {"detail": f"heat map left out: {left_out}"}
+        return Advance(ResultState.REPORTED, values, documents=[self._address(document, job) for document in report.documents])
+
+    async def _build(self, job: ReportJob, release: Release, kinds: tuple[str, ...]) -> Report:
+        takers = [item for name, item in self._settings.destinations.items() if self._wants("heatmap", name, job)]
+        if not self._heat_maps.is_wanted(job, release, takers):
+            return Report(await self._pool.run(build_documents, job, release, self._context, kinds), None)
+        sources = await self._heat_maps.sources(job)
+        return await self._pool.run(build_in_time, job, release, self._context, kinds, sources)
 
     def _address(self, document: Document, job: ReportJob) -> NewDocument:
         """Where a document goes. Untrained weights go only where somebody asked for them (promise 8)."""
-        takers = {name: item for name, item in self._settings.destinations.items() if document.kind in item.documents}
+        takers = {name: item for name, item in self._settings.destinations.items() if self._wants(document.kind, name, job)}
         allowed = tuple(name for name, item in takers.items() if job.result.is_trained or item.accept_untrained)
         withheld = {name: "untrained_weights" for name in takers if name not in allowed}
-        return NewDocument(document, allowed, withheld)
+        withheld |= {name: "sender_unknown" for name in allowed if not self._knows_way(takers[name], job)}
+        return NewDocument(document, tuple(name for name in allowed if name not in withheld), withheld)
+
+    def _knows_way(self, destination: Destination, job: ReportJob) -> bool:
+        return destination.kind != "sender" or knows_sender(destination, job.study.peer_address, job.study.calling_ae_title)
+
+    def _wants(self, kind: str, name: str, job: ReportJob) -> bool:
+        """Whether a destination takes this: it is on the study's route, or an earlier report lies there.
+
+        That a study was not analysed is reported where the settings ask for it, and wherever an earlier report lies: its numbers do
+        not hold any more, so it gets a successor.
+        """
+        if name not in self._settings.destinations_of(job.study.called_ae_title) and name not in job.held:
+            return False
+        destination = self._settings.destinations[name]
+        is_silent = kind == "sr" and not _has_findings(job) and not destination.report_not_analysed and name not in job.held
+        return kind in destination.documents and not is_silent
+
+
+def _has_findings(job: ReportJob) -> bool:
+    return job.result.outcome is not Outcome.NOT_ANALYSED
 
 
 class DeliverHandler:
     """deliver: one destination's lane, one document at a time in the lane's own thread."""
 
-    def __init__(self, name: str, destination: Destination) -> None:
-        self._name = name
-        self._lane = open_lane(name, destination)
+    def __init__(self, name: str, destination: Destination, pool: ReportPool) -> None:
+        self._name, self._pool = name, pool
+        self._lanes = lanes_of(name, destination)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lane-{name}")
 
     async def handle(self, job: Job) -> Advance:
         """One document."""
         assert isinstance(job, DeliveryJob)
         started = time.perf_counter()
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._lane.deliver, job.document)
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._send, job)
+        except ClassRefused as error:
+            return await self._step_down(job, error)
         telemetry.DELIVER_SECONDS.labels(self._name).observe(time.perf_counter() - started)
-        if job.document.kind == "sr":
+        if job.document.kind in SR_KINDS:
             now = time.time()
             telemetry.LAST_IMAGE_TO_ACCEPTED_SECONDS.labels(self._name).observe(now - job.last_received_at)
             telemetry.QUIET_END_TO_ACCEPTED_SECONDS.labels(self._name).observe(max(0.0, now - job.quiet_until))
         return Advance(DeliveryState.DELIVERED)
 
+    def _send(self, job: DeliveryJob) -> None:
+        self._lanes.of(job).deliver(job.document)
+
+    async def _step_down(self, job: DeliveryJob, error: ClassRefused) -> Advance:
+        """The same report in the class that the receiver takes: a document of its own, stored before it is sent."""
+        derived = await self._pool.run(derive, job.document, error.accepted, job.identifiers[error.accepted.kind])
+        ended = {"reason": "class_ladder", "detail": error.detail}
+        return Advance(DeliveryState.CANCELLED, ended, documents=[NewDocument(derived, (self._name,))])
+
     def close(self) -> None:
         """Release the association."""
-        self._thread.submit(self._lane.close).result(timeout=10)
+        self._thread.submit(self._lanes.close).result(timeout=10)
         self._thread.shutdown()

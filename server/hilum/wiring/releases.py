@@ -11,15 +11,20 @@ from hilum.settings import Settings
 def load_releases(settings: Settings) -> dict[str, Release]:
     """Every release that has a manifest. Raises ConfigurationError; also when a configured one has none."""
     catalogue = load_catalogue(settings.manifests_dir)
-    if missing := [name for name in settings.models.releases if name not in catalogue]:
-        known = ", ".join(sorted(catalogue)) or "none"
+    known = ", ".join(sorted(catalogue)) or "none"
+    chosen = {
+        "models.releases": settings.models.releases,
+        **{f"routes.{title}.releases": item.releases for title, item in settings.routes.items()},
+    }
+    missing = [(place, name) for place, names in chosen.items() for name in names if name not in catalogue]
+    if missing:
         raise ConfigurationError(
-            [f"models.releases: {name} has no manifest in {settings.manifests_dir}; known: {known}" for name in missing]
+            [f"{place}: {name} has no manifest in {settings.manifests_dir}; known: {known}" for place, name in missing]
         )
     return catalogue
 
 
 def active_releases(settings: Settings) -> dict[str, Release]:
-    """The releases that read every image."""
+    """The releases that read every image, or those of a route."""
     catalogue = load_releases(settings)
-    return {name: catalogue[name] for name in settings.models.releases}
+    return {name: catalogue[name] for name in settings.active_releases}

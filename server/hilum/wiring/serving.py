@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from hilum.pipeline import StageLoop
@@ -24,12 +24,23 @@ def run_async(stop: threading.Event, scenario: Callable[[asyncio.Event], Corouti
     asyncio.run(run())
 
 
-async def serve(loops: list[StageLoop], stopping: asyncio.Event) -> None:
-    """Run stage loops until asked to stop, then let each finish what it holds. A loop that fails ends the process."""
+async def serve(loops: list[StageLoop], stopping: asyncio.Event, background: Iterable[Coroutine[Any, Any, None]] = ()) -> None:
+    """Run stage loops until asked to stop, then let each finish what it holds.
+
+    `background` runs beside them and is cancelled after them. Whatever ends by itself ends the process: a part that fails silently
+    would leave a server that looks alive.
+    """
     tasks = [asyncio.create_task(loop.run()) for loop in loops]
+    others = [asyncio.create_task(coroutine) for coroutine in background]
     asked = asyncio.create_task(stopping.wait())
-    await asyncio.wait([asked, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait([asked, *tasks, *others], return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
+    failed = [task for task in others if task.done()]
     for loop in loops:
         loop.stop()
     await asyncio.gather(*tasks)
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+    for task in failed:
+        task.result()

@@ -5,9 +5,10 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from fastapi import FastAPI
 
@@ -18,7 +19,9 @@ from hilum.settings import Settings
 from hilum.store.ledger import Ledger
 from hilum.store.views import LedgerViews
 from hilum.wiring.charge import Charge
+from hilum.wiring.deciding import open_decisions
 from hilum.wiring.heartbeat import Heartbeat
+from hilum.wiring.intervening import LedgerInterventions
 from hilum.wiring.releases import active_releases
 from hilum.wiring.sockets import bind
 from hilum.wiring.state_folder import metrics_dir
@@ -42,8 +45,17 @@ def _app(charge: Charge, settings: Settings, ledger: Ledger, schema: Path) -> Fa
         str(metrics_dir(settings, charge.served_role)),
         active_releases(settings),
         requeue=ledger.requeue,
+        decisions=open_decisions(settings),
+        interventions=LedgerInterventions(settings, ledger),
+        probe=lambda name: _probe(settings, name),
         result_schema=schema,
         with_studies=charge.role == "api",
         default_roles=ROLES if own is None else (own,),
         host=None if own is None else socket.gethostname(),
     )
+
+
+def _probe(settings: Settings, name: str) -> dict[str, Any]:
+    from hilum.deliver.probe import probe  # noqa: PLC0415 - pynetdicom is not needed until somebody asks
+
+    return asdict(probe(name, settings.destinations[name]))

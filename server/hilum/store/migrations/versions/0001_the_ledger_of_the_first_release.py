@@ -27,6 +27,7 @@ def upgrade() -> None:
         sa.Column("reason", sa.String(length=80), nullable=True),
         sa.Column("stored", sa.Integer(), nullable=False),
         sa.Column("refused", sa.Integer(), nullable=False),
+        sa.Column("own_documents", sa.Integer(), server_default="0", nullable=False),
         sa.Column("advice", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_association")),
     )
@@ -43,6 +44,8 @@ def upgrade() -> None:
         sa.Column("received_at", sa.Float(), nullable=False),
         sa.Column("calling_ae_title", sa.String(length=16), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("resolved_at", sa.Float(), nullable=True),
+        sa.Column("is_settled", sa.Boolean(), server_default=sa.text("(true)"), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_conflict")),
         sa.UniqueConstraint("sop_instance_uid", "digest", name=op.f("uq_conflict_sop_instance_uid_digest")),
     )
@@ -78,14 +81,37 @@ def upgrade() -> None:
         sa.Column("received_at", sa.Float(), nullable=False),
         sa.Column("calling_ae_title", sa.String(length=16), nullable=False),
         sa.Column("called_ae_title", sa.String(length=16), nullable=False),
+        sa.Column("peer_address", sa.String(length=64), server_default="", nullable=False),
         sa.Column("header", sa.LargeBinary(), nullable=False),
         sa.Column("header_revision", sa.Integer(), server_default="1", nullable=False),
         sa.Column("is_removed", sa.Boolean(), server_default=sa.text("(false)"), nullable=False),
+        sa.Column("removal_reason", sa.String(length=40), nullable=True),
+        sa.Column("pixels_removed_at", sa.Float(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_instance")),
         sa.UniqueConstraint("sop_instance_uid", name=op.f("uq_instance_sop_instance_uid")),
     )
     with op.batch_alter_table("instance", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_instance_study_instance_uid"), ["study_instance_uid"], unique=False)
+        batch_op.create_index(
+            "ix_instance_kept",
+            ["received_at"],
+            unique=False,
+            sqlite_where=sa.text("pixels_removed_at IS NULL"),
+            postgresql_where=sa.text("pixels_removed_at IS NULL"),
+        )
+
+    op.create_table(
+        "expired_file",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("path", sa.String(length=200), nullable=False),
+        sa.Column("instance_id", sa.Integer(), nullable=True),
+        sa.Column("cause", sa.String(length=16), nullable=False),
+        sa.Column("due_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_expired_file")),
+    )
+    with op.batch_alter_table("expired_file", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_expired_file_due_at"), ["due_at"], unique=False)
+        batch_op.create_index(batch_op.f("ix_expired_file_instance_id"), ["instance_id"], unique=False)
 
     op.create_table(
         "process",
@@ -98,6 +124,18 @@ def upgrade() -> None:
         sa.Column("is_ready", sa.Boolean(), nullable=False),
         sa.Column("detail", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_process")),
+    )
+    op.create_table(
+        "rejection",
+        sa.Column("id", sa.Integer(), nullable=False),
+        sa.Column("sop_instance_uid", sa.String(length=64), nullable=False),
+        sa.Column("study_instance_uid", sa.String(length=64), nullable=False),
+        sa.Column("reason", sa.String(length=40), nullable=False),
+        sa.Column("note_uid", sa.String(length=64), nullable=True),
+        sa.Column("calling_ae_title", sa.String(length=16), nullable=False),
+        sa.Column("received_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_rejection")),
+        sa.UniqueConstraint("sop_instance_uid", "study_instance_uid", name=op.f("uq_rejection_sop_instance_uid_study_instance_uid")),
     )
     op.create_table(
         "result",
@@ -167,6 +205,7 @@ def upgrade() -> None:
         sa.Column("last_received_at", sa.Float(), nullable=False),
         sa.Column("calling_ae_title", sa.String(length=16), nullable=False),
         sa.Column("called_ae_title", sa.String(length=16), nullable=False),
+        sa.Column("peer_address", sa.String(length=64), server_default="", nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("lane", sa.Integer(), nullable=False),
         sa.Column("due_at", sa.Float(), nullable=False),
@@ -371,8 +410,19 @@ def downgrade() -> None:
         batch_op.drop_index("ix_result_due", sqlite_where=sa.text("state = 'due'"), postgresql_where=sa.text("state = 'due'"))
 
     op.drop_table("result")
+    op.drop_table("rejection")
     op.drop_table("process")
+    with op.batch_alter_table("expired_file", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_expired_file_instance_id"))
+        batch_op.drop_index(batch_op.f("ix_expired_file_due_at"))
+
+    op.drop_table("expired_file")
     with op.batch_alter_table("instance", schema=None) as batch_op:
+        batch_op.drop_index(
+            "ix_instance_kept",
+            sqlite_where=sa.text("pixels_removed_at IS NULL"),
+            postgresql_where=sa.text("pixels_removed_at IS NULL"),
+        )
         batch_op.drop_index(batch_op.f("ix_instance_study_instance_uid"))
 
     op.drop_table("instance")

@@ -1,0 +1,71 @@
+"""Whom a specification is for: the patient's age against the least age that it states. Torch-free."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Final
+
+from pydicom.dataset import Dataset
+
+from hilum_preprocessing import fields
+from hilum_preprocessing.elements import word
+from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.fields import read_by
+
+_OLDEST_YEARS: Final = 125.0
+# PS3.5 6.2: AS is three digits and D, W, M or Y. Public chest radiographs hold "62", "62Y" and "62 YEARS" as well.
+_AGE: Final = re.compile(r"(\d{1,3})\s*(?:([DWMY])[A-Z]*)?")
+_UNITS_A_YEAR: Final[Mapping[str, float]] = {"D": 365.25, "W": 52.18, "M": 12.0, "Y": 1.0}
+_DATE: Final = re.compile(r"(\d{4})\.?(\d{2})\.?(\d{2})")
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """The patients that a release may read. `minimum_age_years` 0: of any age. `cites` says where the least age comes from."""
+
+    minimum_age_years: float = read_by(fields.number, 0.0)
+    cites: str = read_by(fields.text, "")
+
+    def check(self, dataset: Dataset) -> None:
+        """Raises NotAnalysable (child) for a patient known to be younger. Who has no believable age is not refused: see the flags."""
+        age = age_years(dataset) if self.minimum_age_years else None
+        if age is not None and age < self.minimum_age_years:
+            raise NotAnalysable(Reason.CHILD, f"younger than {self.minimum_age_years:g} years")
+
+
+def age_years(dataset: Dataset) -> float | None:
+    """Patient's Age, else from the birth date to the day of the study; None when neither is there and believable."""
+    for age in (_stated(_text(dataset, "PatientAge")), _between(_text(dataset, "PatientBirthDate"), _text(dataset, "StudyDate"))):
+        if age is not None and 0 <= age <= _OLDEST_YEARS:
+            return age
+    return None
+
+
+def _text(dataset: Dataset, keyword: str) -> str:
+    """The first value; "" when it is absent or unreadable: an age that cannot be read says nothing about the pixels."""
+    try:
+        return word(dataset, keyword)
+    except NotAnalysable:
+        return ""
+
+
+def _stated(text: str) -> float | None:
+    found = _AGE.fullmatch(text)
+    return int(found[1]) / _UNITS_A_YEAR[found[2] or "Y"] if found else None
+
+
+def _between(born: str, studied: str) -> float | None:
+    first, last = _date(born), _date(studied)
+    return (last - first).days / 365.25 if first and last else None
+
+
+def _date(text: str) -> date | None:
+    """YYYYMMDD, or the YYYY.MM.DD of ACR-NEMA (PS3.5 6.2, note to DA)."""
+    found = _DATE.fullmatch(text)
+    try:
+        return date(*map(int, found.groups())) if found else None
+    except ValueError:
+        return None

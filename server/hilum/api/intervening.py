@@ -1,0 +1,138 @@
+"""/api/v1 for people who step in: complete a study, pause and resume a destination, erase a patient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import ConfigDict, Field, StringConstraints
+from starlette.exceptions import HTTPException
+
+from hilum.api.fields import API_PREFIX, Answer, StudyUid
+from hilum.api.parts import Interventions, Parts, PartsHere
+from hilum.api.probing import DestinationName
+from hilum.api.problems import documented
+from hilum.domain import StudyState
+
+listing = APIRouter(prefix=API_PREFIX, tags=["Operations"])
+router = APIRouter(prefix=API_PREFIX, tags=["Operations"])
+# PS3.5 6.2, VR LO: at most 64 characters, no backslash, no control character, and spaces around it do not count.
+_CHARACTER = "!-\\[\\]-~\u00a1-\uffff"
+_Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^[{_CHARACTER}]([ {_CHARACTER}]*[{_CHARACTER}])?$")]
+
+
+class DestinationState(Answer):
+    """A receiver of documents and its queue."""
+
+    name: str = Field(examples=["pacs"])
+    is_configured: bool = Field(description="False: it is no longer in the settings, but has rows; nothing is delivered to it.")
+    is_paused: bool
+    owner: str | None = Field(description="The dispatcher that serves it now.")
+    due: int
+    waiting: int = Field(description="Due later: the pause between tries runs.")
+    leased: int = Field(description="In work.")
+    dead: dict[str, int] = Field(description="Deliveries that need a person, by reason; then POST /api/v1/requeue.")
+    detail: str | None = Field(description="What the last try met, where deliveries wait.")
+
+
+class DestinationList(Answer):
+    """All destinations, by name."""
+
+    destinations: list[DestinationState]
+
+
+class CompleteOrder(Answer):
+    """How to complete a study."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    without_waiting: bool = Field(
+        default=False, description="Images that nobody reads yet end as not_waited_for; what is in work is waited for."
+    )
+
+
+class CompletedAnswer(Answer):
+    """What came of it."""
+
+    state: StudyState = Field(description="Of the study before; only a due one had a quiet period to end.")
+    ended_readings: int
+    waits_for: int = Field(description="Readings that are still open; the study closes when they have ended.")
+
+
+class EraseOrder(Answer):
+    """Whose data to erase. It is written nowhere."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"patient_id": "4711"}]})
+
+    patient_id: _Identifier = Field(description="Patient ID (0010,0020), the whole of it.")
+    issuer_of_patient_id: _Identifier | None = Field(None, description="Issuer of Patient ID (0010,0021); left out: whichever issued it.")
+    is_dry_run: bool = Field(default=False, description="Only count what would be erased.")
+
+
+class ErasedAnswer(Answer):
+    """What was erased, in numbers."""
+
+    is_complete: bool = Field(description="False: do it again; see arriving, files_left and is_rewritten.")
+    studies: int
+    images: int
+    documents: int
+    delivered: dict[str, int] = Field(description="Documents that destinations have; only they can delete those.")
+    quarantined: int = Field(description="Files in quarantine.")
+    unreadable: int = Field(description="Files in quarantine of which nobody can say whose they are; look at them.")
+    arriving: int = Field(description="Files that arrived just now and have no row yet.")
+    files_left: int = Field(description="Files that could not be deleted; Hilum goes on trying.")
+    is_rewritten: bool = Field(description="The ledger's file was rewritten, so that no free page holds old bytes.")
+
+
+@listing.get("/destinations", response_model=DestinationList, summary="List destinations")
+def list_destinations(parts: PartsHere) -> Mapping[str, Any]:
+    """Every destination with its queue, paused or not."""
+    return {"destinations": parts.views.destination_states(parts.settings.destinations)}
+
+
+@router.post("/destinations/{name}/pause", response_model=DestinationState, responses=documented(404), summary="Pause a destination")
+def pause_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, Any]:
+    """Nothing more is sent to it until it is resumed; what is on the wire is finished. Documents wait, nothing is lost."""
+    return _pause(parts, name, is_paused=True)
+
+
+@router.post("/destinations/{name}/resume", response_model=DestinationState, responses=documented(404), summary="Resume a destination")
+def resume_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, Any]:
+    """What waited is sent."""
+    return _pause(parts, name, is_paused=False)
+
+
+def _pause(parts: Parts, name: str, *, is_paused: bool) -> Mapping[str, Any]:
+    if name not in parts.settings.destinations:
+        raise HTTPException(404, "There is no such destination in the settings.")
+    _verbs(parts).pause(name, is_paused=is_paused)
+    return next(item for item in parts.views.destination_states(parts.settings.destinations) if item["name"] == name)
+
+
+@router.post(
+    "/studies/{study_instance_uid}/complete",
+    response_model=CompletedAnswer,
+    responses=documented(400, 404),
+    summary="Complete a study now",
+)
+def complete_study(parts: PartsHere, study_instance_uid: StudyUid, order: CompleteOrder | None = None) -> Mapping[str, Any]:
+    """End its quiet period: it is reported as soon as its images are read. A further image revises it as ever."""
+    done = _verbs(parts).complete(study_instance_uid, is_waiting=order is None or not order.without_waiting)
+    if done is None:
+        raise HTTPException(404, "There is no such study; /api/v1/studies lists what there is.")
+    return {"state": done.state, "ended_readings": done.ended_readings, "waits_for": done.waits_for}
+
+
+@router.post("/erase", response_model=ErasedAnswer, responses=documented(400), summary="Erase a patient")
+def erase_patient(parts: PartsHere, order: EraseOrder) -> Mapping[str, Any]:
+    """All studies whose stored header has this Patient ID: files, headers, results, documents. It cannot be undone.
+
+    Takes as long as reading every header and rewriting the ledger. Ask with `is_dry_run` first.
+    """
+    return _verbs(parts).erase(order.patient_id, order.issuer_of_patient_id, is_dry_run=order.is_dry_run)
+
+
+def _verbs(parts: Parts) -> Interventions:
+    assert parts.interventions is not None  # `create_app` adds these routes only then
+    return parts.interventions

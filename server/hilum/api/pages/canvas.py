@@ -1,0 +1,90 @@
+"""From stored pixels to a PNG as a viewer would show it. Runs in the painting process only; raises what is wrong with a file."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import imagecodecs
+import numpy as np
+from numpy.typing import NDArray
+from pydicom import Dataset, dcmread
+
+from hilum_preprocessing import InputSpec, NotAnalysable, Reason, StoredValues, decode, read_file
+from hilum_preprocessing.elements import MALFORMED, integer
+from hilum_preprocessing.grayscale import level_table
+from hilum_preprocessing.luts import NO_VOI
+from hilum_preprocessing.operations import IntensityOp, Maxval, MinMax, ToUint8
+from hilum_preprocessing.spec import Source, Target
+
+LONGEST_SIDE: Final = 1024
+
+
+def paint_file(path: Path, maximum_pixels: int) -> NDArray[np.uint8]:
+    """(rows, columns) uint8 of a stored image. Raises NotAnalysable, and OSError when the file is gone."""
+    return display(decode(read_file(path), maximum_pixels))
+
+
+def paint_document(content: bytes) -> NDArray[np.uint8]:
+    """(rows, columns) or (rows, columns, 3) uint8 of a picture that Hilum made itself (Secondary Capture). Raises NotAnalysable."""
+    try:
+        dataset = dcmread(io.BytesIO(content))
+        pixels = dataset.pixel_array
+    except MALFORMED as error:
+        raise NotAnalysable(Reason.UNDECODABLE, f"not a picture ({type(error).__name__})") from None
+    return _eight_bits(dataset, pixels)
+
+
+def _eight_bits(dataset: Dataset, pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    is_grey, is_colour = pixels.ndim == 2, pixels.ndim == 3 and pixels.shape[2] == 3
+    if not (is_grey or is_colour) or integer(dataset, "BitsAllocated") != 8:
+        raise NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, "neither 8-bit grey nor colour")
+    return pixels.astype(np.uint8)
+
+
+def display(stored: StoredValues) -> NDArray[np.uint8]:
+    """Stored values as a viewer shows them: modality LUT, the object's first VOI, polarity (PS3.3 C.11); padding black.
+
+    Without a VOI, or with one that shows nothing of this picture, from its smallest to its largest value.
+    """
+    if stored.voi.window is not None or stored.voi.lut is not None:
+        try:
+            return _levels(stored, Maxval("bits"))
+        except NotAnalysable:
+            stored = replace(stored, voi=NO_VOI)
+    return _levels(stored, MinMax())
+
+
+def _levels(stored: StoredValues, scale: IntensityOp) -> NDArray[np.uint8]:
+    table = level_table(stored, _specification(scale)).lookup(stored.array.dtype, np.uint8)
+    shown: NDArray[np.uint8] = table[stored.array.view(f"u{stored.array.itemsize}")]
+    if stored.padding is not None:
+        first, last = stored.padding
+        shown[(stored.array >= first) & (stored.array <= last)] = 0
+    return shown
+
+
+def _specification(scale: IntensityOp) -> InputSpec:
+    """As the recipes are written; only its grey levels are used here, so it has no geometry."""
+    source = Source(modality_lut="apply", voi="first_window", missing_voi="identity", monochrome1="invert", padding="exclude_from_stats")
+    return InputSpec(Target(1, 1, "uint8"), intensity=(scale, ToUint8("round")), geometry=(), views="any", source=source)
+
+
+def shrink(picture: NDArray[np.uint8], longest_side: int) -> NDArray[np.uint8]:
+    """The mean of whole blocks, so that neither side is longer and nothing aliases. Rests at the right and lower edge are left out."""
+    factor = -(-max(picture.shape[:2]) // longest_side)
+    if factor == 1:
+        return picture
+    rows, columns = (max(1, side // factor) for side in picture.shape[:2])
+    cut = picture[: rows * factor, : columns * factor]
+    height, width = min(factor, picture.shape[0]), min(factor, picture.shape[1])
+    blocks = cut.reshape(rows, height, columns, width, *picture.shape[2:])
+    mean: NDArray[np.float32] = blocks.mean(axis=(1, 3), dtype=np.float32)
+    return np.rint(mean).astype(np.uint8)
+
+
+def png(picture: NDArray[np.uint8]) -> bytes:
+    """PNG bytes of at most LONGEST_SIDE a side, without any metadata."""
+    return bytes(imagecodecs.png_encode(np.ascontiguousarray(shrink(picture, LONGEST_SIDE)), level=4))

@@ -1,0 +1,103 @@
+"""What a result says, in words that claim no more than it does (promise 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hilum.api.pages.words import Chip, chip, meaning, plain
+from hilum.domain import Decision, Outcome
+
+Item = Mapping[str, Any]
+_SHOWN: Final = 3  # findings in a line of the list
+_KEEP: Final = "\N{NO-BREAK SPACE}"
+_DECISIONS: Final[Mapping[str, Chip]] = {
+    Decision.PRESENT: Chip("present", "bad"),
+    Decision.ABSENT: Chip("absent", "quiet"),
+    Decision.UNDECIDED: Chip("no decision", "quiet"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultLine:
+    """One release's result in a line of the list."""
+
+    release: str
+    words: str
+    caveats: Sequence[Chip]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRow:
+    """One label. `bar` and `mark` are the score and the operating point in percent; None where there is none on this scale."""
+
+    text: str
+    code: str
+    score: str
+    probability: str | None
+    operating_point: str | None
+    decision: Chip
+    bar: float | None
+    mark: float | None
+
+
+def result_line(result: Item) -> ResultLine:
+    """For the list of studies."""
+    return ResultLine(result["release"], _words(result), caveats(result))
+
+
+def caveats(result: Item) -> list[Chip]:
+    """What must be known before a number is read."""
+    found = []
+    if result["outcome"] == Outcome.PARTIAL:
+        found.append(Chip("partial", "warn"))
+    if result["outcome"] != Outcome.NOT_ANALYSED and result.get("is_trained") is False:
+        found.append(Chip("untrained", "warn"))
+    elif result["outcome"] != Outcome.NOT_ANALYSED and result.get("is_calibrated") is False:
+        found.append(Chip("uncalibrated", "quiet"))
+    return found
+
+
+def _words(result: Item) -> str:
+    if result["outcome"] == Outcome.NOT_ANALYSED:
+        return f"not analysed: {meaning(result['reason'])}" if result["reason"] else plain(result["outcome"])
+    findings = result.get("findings") or ()
+    present = sorted((item for item in findings if item["decision"] == Decision.PRESENT), key=_number, reverse=True)
+    if present:
+        named = ", ".join(f"{item['text']}{_KEEP}{_number(item):.2f}" for item in present[:_SHOWN])
+        return named + (f" and {len(present) - _SHOWN} more" if len(present) > _SHOWN else "")
+    if any(item["decision"] == Decision.ABSENT for item in findings):
+        return "no finding reaches its operating point"
+    return "no decision"
+
+
+def _number(item: Item) -> float:
+    """What the decision was made on: the probability where there is one."""
+    return float(item["score"] if item["probability"] is None else item["probability"])
+
+
+def finding_rows(result: Item) -> list[FindingRow]:
+    """Decisions first, then by score."""
+    rank = {Decision.PRESENT: 0, Decision.UNDECIDED: 1, Decision.ABSENT: 2}
+    ordered = sorted(result.get("findings") or (), key=lambda item: (rank.get(item["decision"], 1), -item["score"]))
+    return [_finding_row(item) for item in ordered]
+
+
+def _finding_row(item: Item) -> FindingRow:
+    point = item["operating_point"]
+    return FindingRow(
+        text=item["text"],
+        code=f"{item['code']['value']} {item['code']['scheme']}",
+        score=f"{item['score']:.3f}",
+        probability=None if item["probability"] is None else f"{item['probability']:.1%}",
+        operating_point=None if point is None else f"{point:.3f}",
+        decision=_DECISIONS.get(item["decision"]) or chip(item["decision"]),
+        bar=_percent(item["score"]),
+        mark=_percent(point),
+    )
+
+
+def _percent(value: float | None) -> float | None:
+    """Of a bar that goes from 0 to 1; None beyond it (a release without activation gives any number)."""
+    return round(100 * value, 1) if value is not None and 0 <= value <= 1 else None

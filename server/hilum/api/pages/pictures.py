@@ -1,0 +1,108 @@
+"""Pictures of stored images and of heat maps: looked up in the ledger each time, painted once, kept in memory only."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+
+from hilum.api.pages.painter import NoPicture, Painter
+from hilum.api.pages.painting import GONE
+from hilum.settings import Settings
+from hilum.store.archive import Archive
+from hilum.store.views import LedgerViews
+
+_CACHE_BYTES = 64 << 20
+_RETRY_SECONDS = 300.0  # a file that hung its decoder is not tried at each look
+_PICTURE_KIND = "heatmap"
+Picture = bytes | NoPicture
+_GONE = NoPicture(GONE)
+_REJECTED = NoPicture("rejected")  # perhaps because it shows another patient (IHE IOCM): not shown by us either
+
+
+class Cache:
+    """The newest pictures, at most `limit_bytes` of them; a failure is kept for a while. Thread-safe."""
+
+    def __init__(self, limit_bytes: int = _CACHE_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limit, self._clock = limit_bytes, clock
+        self._kept: OrderedDict[str, tuple[Picture, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: str) -> Picture | None:
+        """What is kept under the key and still holds."""
+        with self._lock:
+            found, since = self._kept.get(key, (None, 0.0))
+            if isinstance(found, NoPicture) and self._clock() - since > _RETRY_SECONDS:
+                return None
+            if found is not None:
+                self._kept.move_to_end(key)
+            return found
+
+    def put(self, key: str, picture: Picture) -> None:
+        """Keep it; the oldest make room."""
+        with self._lock:
+            self._kept[key] = picture, self._clock()
+            self._kept.move_to_end(key)
+            while len(self._kept) > 1 and sum(_size(kept) for kept, _ in self._kept.values()) > self._limit:
+                self._kept.popitem(last=False)
+
+
+class Pictures:
+    """What pages show of an image or a document. Pixels never touch the disk here, and the row is asked each time: erased is gone."""
+
+    def __init__(self, settings: Settings, views: LedgerViews, painter: Painter | None = None) -> None:
+        self._views = views
+        self._maximum_pixels = settings.analyse.maximum_pixels
+        self._archive = Archive(settings.archive_dir)
+        self._painter = painter or Painter()
+        self._cache = Cache()
+
+    def image(self, study_instance_uid: str, sop_instance_uid: str) -> Picture | None:
+        """PNG of a stored image, or why there is none; None: the study has no such image. Raises Retry."""
+        row = self._views.stored_image(study_instance_uid, sop_instance_uid)
+        if row is None:
+            return None
+        if row["is_removed"] or row["pixels_removed_at"] is not None:
+            return _REJECTED if row["is_removed"] else _GONE
+        return self._cached(f"image {row['digest']} {row['path']}", lambda: self._paint_file(row["path"]))
+
+    def document(self, document_id: int) -> Picture | None:
+        """PNG of a document that is a picture, or why there is none; None: no such picture. Raises Retry."""
+        row = self._views.document(document_id)
+        if row is None or not is_picture(row["kind"], row["media_type"]):
+            return None
+        return self._cached(f"document {row['sop_instance_uid']}", lambda: self._painter.paint(row["content"], self._maximum_pixels))
+
+    def _cached(self, key: str, paint: Callable[[], Picture]) -> Picture:
+        if (kept := self._cache.get(key)) is not None:
+            return kept
+        picture = paint()
+        if picture != _GONE:
+            self._cache.put(key, picture)
+        return picture
+
+    def _paint_file(self, path: str) -> Picture:
+        """Twice: the object may be moved to its place between look and open."""
+        for _ in range(2):
+            if (place := self._place(path)) is None:
+                break
+            if (picture := self._painter.paint(place, self._maximum_pixels)) != _GONE:
+                return picture
+        return _GONE
+
+    def _place(self, path: str) -> Path | None:
+        try:
+            return self._archive.locate(path)
+        except OSError:
+            return None
+
+
+def is_picture(kind: str, media_type: str) -> bool:
+    """Whether a document is one to look at: heat maps are Secondary Capture images."""
+    return kind.startswith(_PICTURE_KIND) and media_type == "application/dicom"
+
+
+def _size(picture: Picture) -> int:
+    return len(picture) if isinstance(picture, bytes) else 100

@@ -1,0 +1,143 @@
+"""`/` and the pages behind it. Reading needs no script; each page is one snapshot of the ledger."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+from urllib.parse import parse_qs, urlencode
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from hilum.api import operations
+from hilum.api.fields import AE_PATTERN, UID_PATTERN, Cursor, StudyUid
+from hilum.api.guard import PAGE_CHALLENGE, admit, only_known_parameters, refuse_other_sites
+from hilum.api.operation_answers import RequeueOrder
+from hilum.api.pages.front import queue_lines, role_lines, stuck_lines, study_line
+from hilum.api.pages.painter import NoPicture
+from hilum.api.pages.pictures import Picture, Pictures
+from hilum.api.pages.presenting import ICON, PageRoute, no_picture, page, png
+from hilum.api.pages.study_page import study_page
+from hilum.api.pages.words import association_chip, local, moment
+from hilum.api.parts import Parts, PartsHere
+from hilum.api.readiness import FAILING_SECONDS
+from hilum.domain import StudyState
+from hilum.settings import Settings
+from hilum.store.views import StudyFilter
+
+_STUDIES = 50
+_NO_STUDY = "No image of this study was ever stored here. The page on associations says what was refused."
+Shown = Literal["", "needs_person", "due", "closed", "failed"]
+ImageUid = Annotated[str, Path(pattern=UID_PATTERN, max_length=64)]
+DocumentId = Annotated[int, Path(ge=1)]
+
+
+def pages(settings: Settings, pictures: Pictures) -> APIRouter:
+    """All pages. A browser asks for the token by itself (HTTP Basic) and sends it along from then on."""
+    guards = [Depends(admit(settings.api.token, PAGE_CHALLENGE)), Depends(refuse_other_sites), Depends(only_known_parameters)]
+    router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=guards)
+    router.add_api_route("/", front_page)
+    router.add_api_route("/studies/{study_instance_uid}", one_study)
+    router.add_api_route("/studies/{study_instance_uid}/requeue", requeue, methods=["POST"])
+    router.add_api_route("/associations", associations)
+
+    @router.get("/studies/{study_instance_uid}/images/{sop_instance_uid}.png")
+    def image(study_instance_uid: StudyUid, sop_instance_uid: ImageUid) -> Response:
+        return _picture(pictures.image(study_instance_uid, sop_instance_uid))
+
+    @router.get("/documents/{document}.png")
+    def document(document: DocumentId) -> Response:
+        return _picture(pictures.document(document))
+
+    return router
+
+
+def icon() -> Response:
+    """The icon, for everybody: browsers fetch it without credentials."""
+    return Response(ICON, media_type="image/svg+xml")
+
+
+def front_page(
+    parts: PartsHere,
+    q: Annotated[str, Query(max_length=64, pattern=rf"^$|{AE_PATTERN}|{UID_PATTERN}")] = "",
+    show: Shown = "",
+    cursor: Cursor = None,
+) -> Response:
+    """The last studies, the queues, readiness."""
+    if "." in q and not q.strip(".0123456789"):
+        return RedirectResponse(f"/studies/{q}", 303)
+    now = parts.clock()
+    found = parts.views.front(_filter(q, show), limit=_STUDIES, cursor=cursor, failing_before=now - FAILING_SECONDS)
+    facts = parts.observer.judge(found["processes"], found["destinations"], found["failing"])
+    older = urlencode({"q": q, "show": show, "cursor": found["next_cursor"]}) if found["next_cursor"] else ""
+    return page(
+        "front.html",
+        section="studies",
+        q=q,
+        show=show,
+        is_first=cursor is None,
+        older=older,
+        now=local(now),
+        site=parts.settings.site.name,
+        studies=[study_line(item, now) for item in found["studies"]],
+        roles=role_lines(parts.default_roles, facts),
+        queues=queue_lines(found["queues"]),
+        stuck=stuck_lines(found["stuck"], now),
+    )
+
+
+def _filter(q: str, show: Shown) -> StudyFilter:
+    state = StudyState(show) if show in ("due", "closed", "failed") else None
+    return StudyFilter(state=state, calling_ae_title=q or None, needs_person=show == "needs_person")
+
+
+def one_study(parts: PartsHere, study_instance_uid: StudyUid, requeued: Annotated[int | None, Query(ge=0)] = None) -> Response:
+    """Images, findings, provenance, timeline, requeue."""
+    found = parts.views.study(study_instance_uid)
+    if found is None:
+        raise HTTPException(404, _NO_STUDY)
+    now = parts.clock()
+    shown = study_page(found, parts.releases, now, can_requeue=parts.requeue is not None)
+    disclaimer = parts.settings.report.disclaimer
+    return page("study.html", section="study", study=shown, requeued=requeued, now=local(now), disclaimer=disclaimer)
+
+
+async def requeue(parts: PartsHere, request: Request, study_instance_uid: StudyUid) -> Response:
+    """Ended items of one stage of this study become due again, by the rules of REST; then the page again."""
+    form = parse_qs((await request.body()).decode("ascii", "replace"), max_num_fields=5)
+    order = _order(form.get("stage", [""])[0], study_instance_uid)
+    count = await run_in_threadpool(_requeue, parts, order)
+    return RedirectResponse(f"/studies/{study_instance_uid}?requeued={count}", 303)
+
+
+def _order(stage: str, study_instance_uid: str) -> RequeueOrder:
+    try:
+        return RequeueOrder.model_validate({"stage": stage, "study_instance_uid": study_instance_uid})
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from error
+
+
+def _requeue(parts: Parts, order: RequeueOrder) -> int:
+    if parts.requeue is None:
+        raise HTTPException(404, "This process cannot change the ledger.")
+    return operations.requeue(parts, order)["requeued"]
+
+
+def associations(parts: PartsHere, outcome: Annotated[str, Query(pattern=r"^[a-z_]{0,16}$")] = "", cursor: Cursor = None) -> Response:
+    """Who sent what, what was refused, and what the sender should change."""
+    found, next_cursor = parts.views.associations(outcome=outcome or None, limit=_STUDIES, cursor=cursor)
+    now = parts.clock()
+    older = urlencode({"outcome": outcome, "cursor": next_cursor}) if next_cursor else ""
+    lines = [{**item, "started": moment(item["started_at"], now), "chip": association_chip(item)} for item in found]
+    return page(
+        "associations.html", section="associations", lines=lines, outcome=outcome, is_first=cursor is None, older=older, now=local(now)
+    )
+
+
+def _picture(found: Picture | None) -> Response:
+    if found is None:
+        raise HTTPException(404, "There is no such picture.")
+    return no_picture(found.reason) if isinstance(found, NoPicture) else png(found)

@@ -1,0 +1,156 @@
+"""The page of one study: what REST says about it, in the order in which a person asks. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from hilum.api.pages.result_box import ResultBox, result_box
+from hilum.api.pages.timeline import Event, timeline
+from hilum.api.pages.words import Chip, Moment, chip, count, meaning, moment, plain, study_chip
+from hilum.domain import DeliveryState, ReadingState, Reason, Release, ResultState, StudyState
+
+Item = Mapping[str, Any]
+_SOP_CLASSES: Final = {
+    "1.2.840.10008.5.1.4.1.1.1": "Computed Radiography",
+    "1.2.840.10008.5.1.4.1.1.1.1": "Digital X-Ray, for presentation",
+    "1.2.840.10008.5.1.4.1.1.1.1.1": "Digital X-Ray, for processing",
+    "1.2.840.10008.5.1.4.1.1.7": "Secondary Capture",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingLine:
+    """One release's end for one image."""
+
+    release: str
+    chip: Chip
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImageBox:
+    """One image with its readings. `without`: why there is no picture of it."""
+
+    number: int
+    uid: str
+    kind: str
+    view: str
+    without: str
+    received: Moment | None
+    readings: Sequence[ReadingLine]
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A button: ended items of a stage become due again."""
+
+    stage: str
+    label: str
+    explanation: str
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPage:
+    """All of it."""
+
+    uid: str
+    chip: Chip
+    reason: str
+    detail: str
+    facts: Sequence[tuple[str, str]]
+    received: Moment | None
+    images: Sequence[ImageBox]
+    current: Sequence[ResultBox]
+    earlier: Sequence[ResultBox]
+    again: Sequence[Again]
+    timeline: Sequence[Event]
+
+
+def study_page(study: Item, releases: Mapping[str, Release], now: float, *, can_requeue: bool) -> StudyPage:
+    """The page from `LedgerViews.study`."""
+    boxes = [(item, result_box(study, item, releases.get(item["release"]), now)) for item in study["results"]]
+    return StudyPage(
+        uid=study["study_instance_uid"],
+        chip=study_chip({**study, **_as_in_a_list(study)}, now),
+        reason=meaning(study["reason"]),
+        detail=study["detail"] or "",
+        facts=list(_facts(study)),
+        received=moment(study["received_last"], now),
+        images=[_image_box(number, item, now) for number, item in enumerate(study["images"], start=1)],
+        current=[box for item, box in boxes if item["is_current"]],
+        earlier=[box for item, box in boxes if not item["is_current"]],
+        again=list(_again(study)) if can_requeue else [],
+        timeline=timeline(study, now),
+    )
+
+
+def _current(study: Item) -> list[Item]:
+    return [item for item in study["results"] if item["is_current"]]
+
+
+def _ways(results: Sequence[Item]) -> Iterator[Item]:
+    return (way for result in results for paper in result["documents"] for way in paper["deliveries"])
+
+
+def _as_in_a_list(study: Item) -> dict[str, Any]:
+    """What a line of the list has beyond the study's own row."""
+    current, failed = _current(study), _reading_states(study).count(ReadingState.FAILED)
+    states = [way["state"] for way in _ways(current)]
+    return {"results": current, "deliveries": {state: states.count(state) for state in states}, "failed_readings": failed}
+
+
+def _reading_states(study: Item) -> list[str]:
+    return [item["state"] for image in study["images"] for item in image["readings"]]
+
+
+def _facts(study: Item) -> Iterator[tuple[str, str]]:
+    yield "Sender", f"{study['calling_ae_title']} → {study['called_ae_title']}"
+    yield "Images", str(len(study["images"]))
+    yield "Lane", study["lane"]
+    yield "Revision", str(study["revision"])
+
+
+def _image_box(number: int, image: Item, now: float) -> ImageBox:
+    return ImageBox(
+        number=number,
+        uid=image["sop_instance_uid"],
+        kind=_SOP_CLASSES.get(image["sop_class_uid"]) or str(image["sop_class_uid"]),
+        view=next((item["view"] for item in image["readings"] if item["view"]), ""),
+        without=_without_picture(image),
+        received=moment(image["received_at"], now),
+        readings=[_reading_line(item) for item in image["readings"]],
+    )
+
+
+def _without_picture(image: Item) -> str:
+    if image["is_removed"]:
+        return f"{Reason.REJECTED.meaning} {plain(image.get('removal_reason')).capitalize()}."
+    if image.get("pixels_removed_at"):
+        return "The pixels have left the archive. Rows and documents stay."
+    return ""
+
+
+def _reading_line(reading: Item) -> ReadingLine:
+    said = [meaning(reading["reason"]), reading["detail"] or ""]
+    return ReadingLine(reading["release"], chip(reading["state"]), " ".join(part for part in said if part))
+
+
+def _again(study: Item) -> Iterator[Again]:
+    """Only what the ledger would take back into its queues."""
+    readings = _reading_states(study)
+    failed, refused = readings.count(ReadingState.FAILED), readings.count(ReadingState.NOT_ANALYSED)
+    if failed or refused:
+        yield Again("analyse", f"Read {count(failed + refused, 'image')} again", _said(failed=failed, not_analysed=refused))
+    if study["state"] == StudyState.FAILED:
+        yield Again("assemble", "Close the study again", "The study could not be closed.")
+    if failed_results := sum(item["state"] == ResultState.FAILED for item in study["results"]):
+        yield Again("report", "Write the reports again", f"The documents of {count(failed_results, 'result')} could not be built.")
+    if dead := sum(way["state"] == DeliveryState.DEAD for way in _ways(study["results"])):
+        yield Again("deliver", f"Send {count(dead, 'document')} again", "The stored bytes, under the same UID.")
+
+
+def _said(**numbers: int) -> str:
+    """`2 failed, 1 not analysed`, without what there is none of."""
+    return ", ".join(f"{number} {plain(name)}" for name, number in numbers.items() if number)

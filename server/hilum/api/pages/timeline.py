@@ -1,0 +1,82 @@
+"""When what happened to a study: every stage and every delivery as one line, oldest first. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hilum.api.pages.words import Chip, Moment, chip, count, document_words, duration, meaning, moment
+from hilum.domain import DeliveryState
+
+Item = Mapping[str, Any]
+_STAGES = ("receive", "analyse", "assemble", "report", "deliver")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line. `since` is the time since the last image; `words` say what is wrong, if anything is."""
+
+    at: Moment | None
+    since: str
+    stage: str
+    what: str
+    chip: Chip | None
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Raw:
+    at: float
+    stage: str
+    what: str
+    chip: Chip | None = None
+    words: str = ""
+
+
+def timeline(study: Item, now: float) -> Sequence[Event]:
+    """All boundaries that were passed, and what is still to come."""
+    found = sorted(_raw(study, now), key=lambda item: (item.at, _STAGES.index(item.stage)))
+    return [_event(item, study["received_last"], now) for item in found]
+
+
+def _event(raw: _Raw, last_image: float, now: float) -> Event:
+    later = raw.at - last_image
+    since = f"+{later:.1f} s" if 0 < later < 100 else f"+{duration(later)}" if later > 0 else ""
+    return Event(moment(raw.at, now), since, raw.stage, raw.what, raw.chip, raw.words)
+
+
+def _raw(study: Item, now: float) -> Iterator[_Raw]:
+    for number, image in enumerate(study["images"], start=1):
+        yield _Raw(image["received_at"], "receive", f"Image {number} received from {image['calling_ae_title']}")
+        yield from (_reading(number, item) for item in image["readings"] if item["finished_at"])
+    if study["closed_at"]:
+        yield _Raw(study["closed_at"], "assemble", "Study closed")
+    elif study["quiet_until"] > now:
+        yield _Raw(study["quiet_until"], "assemble", "Quiet period ends")
+    for result in study["results"]:
+        yield from _result(result)
+
+
+def _reading(number: int, reading: Item) -> _Raw:
+    said = " ".join(part for part in (meaning(reading["reason"]), reading["detail"] or "") if part)
+    return _Raw(reading["finished_at"], "analyse", f"Image {number} by {reading['release']}", chip(reading["state"]), said)
+
+
+def _result(result: Item) -> Iterator[_Raw]:
+    what = f"Result {result['revision']} of {result['release']}"
+    yield _Raw(result["created_at"], "assemble", what, chip(result["outcome"]), meaning(result["reason"]))
+    for paper in result["documents"]:
+        yield _Raw(paper["created_at"], "report", f"{document_words(paper['kind'])} stored")
+        yield from (_delivery(paper, way) for way in paper["deliveries"])
+
+
+def _delivery(paper: Item, way: Item) -> _Raw:
+    """A delivery that has ended at its end, another one at its next try; one in work began when its document was stored."""
+    what = f"{document_words(paper['kind'])} to {way['destination']}"
+    if way["state"] != DeliveryState.DELIVERED and not way["at"]:
+        what += f", try {way['attempts'] + 1}" if way["attempts"] else ""
+    words = "; ".join(part for part in (meaning(way["reason"]), way["detail"] or "") if part)
+    if way["state"] == DeliveryState.DELIVERED and way["attempts"] > 1:
+        words = f"after {count(way['attempts'], 'attempt')}"
+    return _Raw(way["at"] or way["next_try_at"] or paper["created_at"], "deliver", what, chip(way["state"]), words)

@@ -1,0 +1,119 @@
+"""Ask a destination what it would accept, before the first study: C-ECHO, and the SR classes and Transfer Syntaxes of one negotiation."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydicom.uid import UID, ExplicitVRLittleEndian, ImplicitVRLittleEndian, SecondaryCaptureImageStorage
+from pynetdicom.sop_class import Verification
+
+from hilum.deliver.association import associate
+from hilum.deliver.dicom import ladder_of, peer_of
+from hilum.domain import SR_LADDER, SrClass
+from hilum.errors import Refused, Retry
+from hilum.settings import Destination
+
+_SR_CLASSES: Final = tuple(item.sop_class_uid for item in SR_LADDER)
+# What is sent is Explicit VR. The other one tells an administrator whether it is the class or the syntax that is missing there.
+_SYNTAXES: Final = (ExplicitVRLittleEndian, ImplicitVRLittleEndian)
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """One SOP Class in one Transfer Syntax, and whether the destination takes it."""
+
+    sop_class: str
+    sop_class_uid: str
+    transfer_syntax: str
+    transfer_syntax_uid: str
+    is_accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What a destination said. `is_ok`: reports can go there; `sr_class`: as what; `detail`: what was found, and what to change."""
+
+    destination: str
+    address: str
+    is_ok: bool
+    detail: str
+    echo: str | None = None
+    sr_class: str | None = None
+    contexts: tuple[Accepted, ...] = ()
+
+
+def probe(name: str, destination: Destination) -> Probe:
+    """Look, and leave nothing behind: no object is sent. Never raises; what went wrong is in `detail`."""
+    if destination.kind == "sender":
+        detail = f"back to {', '.join(destination.ports)}: where that is, is known when a study has come"
+        return Probe(name, "the sender of each study", is_ok=True, detail=detail)
+    return _probe_folder(name, destination) if destination.kind == "folder" else _probe_dicom(name, destination)
+
+
+def _probe_folder(name: str, destination: Destination) -> Probe:
+    folder = destination.path
+    assert folder is not None, "settings refuse a folder destination without path"
+    existing = folder if folder.exists() else folder.parent
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        return Probe(name, str(folder), is_ok=False, detail=f"{existing} is no folder that this user may write in; make it one")
+    return Probe(name, str(folder), is_ok=True, detail="writable" if folder.exists() else "will be made with the first document")
+
+
+def _probe_dicom(name: str, destination: Destination) -> Probe:
+    peer = peer_of(destination)
+    classes = [Verification, *_SR_CLASSES, *([SecondaryCaptureImageStorage] if "heatmap" in destination.documents else [])]
+    try:
+        association = associate(peer, [(uid, syntax) for uid in classes for syntax in _SYNTAXES])
+    except (Retry, Refused) as error:
+        return Probe(name, str(peer), is_ok=False, detail=error.detail)
+    try:
+        contexts = _contexts(association)
+        echo = _echo(association, contexts)
+    finally:
+        association.release()
+    sendable = {item.sop_class_uid for item in contexts if item.is_accepted and item.transfer_syntax_uid == ExplicitVRLittleEndian}
+    chosen = next((item for item in ladder_of(destination) if item.sop_class_uid in sendable), None)
+    problems = list(_problems(destination, chosen, sendable, contexts))
+    taken = f"reports go there as {UID(chosen.sop_class_uid).name}" if chosen else "it takes what it shall get"
+    detail = "; ".join(problems) or taken
+    return Probe(name, str(peer), not problems, detail, echo, None if chosen is None else chosen.name, contexts)
+
+
+def _contexts(association: Any) -> tuple[Accepted, ...]:  # noqa: ANN401 - pynetdicom ships no types
+    """In the order of the proposal; an accepted context names the syntax that was chosen, a rejected one what it proposed."""
+    answered = [*((item, True) for item in association.accepted_contexts), *((item, False) for item in association.rejected_contexts)]
+    ordered = sorted(answered, key=lambda pair: pair[0].context_id)
+    return tuple(_accepted(item.abstract_syntax, item.transfer_syntax[0], is_accepted=flag) for item, flag in ordered)
+
+
+def _accepted(sop_class_uid: UID, syntax: UID, *, is_accepted: bool) -> Accepted:
+    return Accepted(sop_class_uid.name, str(sop_class_uid), syntax.name, str(syntax), is_accepted)
+
+
+def _echo(association: Any, contexts: tuple[Accepted, ...]) -> str:  # noqa: ANN401 - pynetdicom ships no types
+    """What came of C-ECHO (PS3.4 Annex A); reports do not depend on it."""
+    if not any(item.is_accepted and item.sop_class_uid == Verification for item in contexts):
+        return "not accepted"
+    status = association.send_c_echo()
+    if "Status" not in status:
+        return "no answer"
+    return "success" if status.Status == 0x0000 else f"0x{status.Status:04X}"
+
+
+def _problems(destination: Destination, chosen: SrClass | None, sendable: set[str], contexts: tuple[Accepted, ...]) -> Iterator[str]:
+    """What a person can do about a destination that answers, but does not take all that it shall get."""
+    if "sr" in destination.documents and chosen is None:
+        yield _no_report(destination.calling_ae_title, [uid for uid in _SR_CLASSES if uid in sendable], contexts)
+    if "heatmap" in destination.documents and SecondaryCaptureImageStorage not in sendable:
+        yield f"it accepts no heat map; enable {SecondaryCaptureImageStorage.name} for our AE Title {destination.calling_ae_title} there"
+
+
+def _no_report(ours: str, left_out: list[str], contexts: tuple[Accepted, ...]) -> str:
+    if left_out:
+        return f"it accepts {', '.join(UID(uid).name for uid in left_out)}, which sr_classes leaves out; add it to the settings"
+    if any(item.is_accepted and item.sop_class_uid in _SR_CLASSES for item in contexts):
+        return f"it accepts reports in {ImplicitVRLittleEndian.name} only; enable {ExplicitVRLittleEndian.name} for {ours} there"
+    return f"it accepts no structured report; enable Comprehensive 3D SR Storage for our AE Title {ours} there"

@@ -1,0 +1,72 @@
+"""Whose image it is: Patient ID and Issuer of Patient ID of an encoded header, and nothing else of it."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydicom.charset import convert_encodings, decode_bytes
+from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+from hilum.receive import file_meta
+from hilum.receive.elements import elements, encoding_of
+from hilum.receive.refusals import CannotUnderstand
+
+_SPECIFIC_CHARACTER_SET, _PATIENT_ID, _ISSUER = 0x00080005, 0x00100020, 0x00100021
+_BEGINNING_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """The identity by which a patient is asked for. `issuer` None: whichever issued the ID."""
+
+    patient_id: str
+    issuer: str | None = None
+
+    def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
+        """Whether a header names this patient. Raises CannotUnderstand if it cannot be read so far."""
+        wanted = self.patient_id
+        # Every character set of DICOM writes ASCII as ASCII: most headers are ruled out without being read.
+        if wanted.isascii() and wanted.encode() not in bytes(header):
+            return False
+        found = read_patient(header, transfer_syntax_uid)
+        return found.patient_id == wanted and self.issuer in (None, found.issuer)
+
+
+def read_patient(header: bytes | memoryview, transfer_syntax_uid: str) -> Patient:
+    """Patient ID (0010,0020) and Issuer of Patient ID (0010,0021), empty where they are missing. Raises CannotUnderstand."""
+    values: dict[int, bytes] = {}
+    for element in elements(memoryview(header), encoding_of(transfer_syntax_uid)):
+        if element.tag > _ISSUER:
+            break
+        if element.tag in (_SPECIFIC_CHARACTER_SET, _PATIENT_ID, _ISSUER) and element.length is not None:
+            values[element.tag] = bytes(header[element.value : element.value + element.length])
+    encodings = _encodings(values.get(_SPECIFIC_CHARACTER_SET, b""))
+    return Patient(*(_text(values.get(tag, b""), encodings) for tag in (_PATIENT_ID, _ISSUER)))
+
+
+def is_file_of(file: Path, patient: Patient) -> bool:
+    """Whether a stored object is of this patient. Raises CannotUnderstand, OSError."""
+    with file.open("rb") as stream:
+        beginning = memoryview(stream.read(_BEGINNING_BYTES))
+    meta, start = file_meta.decode(beginning)
+    is_deflated = meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian
+    return patient.is_of(_inflated(beginning[start:]) if is_deflated else beginning[start:], meta.transfer_syntax_uid)
+
+
+def _inflated(data_set: memoryview) -> bytes:
+    try:
+        return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data_set, _BEGINNING_BYTES)
+    except zlib.error:
+        raise CannotUnderstand("The data set is not deflated as its Transfer Syntax says") from None
+
+
+def _encodings(names: bytes) -> list[str]:
+    found: list[str] = convert_encodings([part.strip() for part in names.decode("ascii", "replace").rstrip("\0 ").split("\\")])
+    return found
+
+
+def _text(value: bytes, encodings: list[str]) -> str:
+    """LO: spaces around it do not count (PS3.5 6.2)."""
+    return decode_bytes(value, encodings, set()).strip(" \0")

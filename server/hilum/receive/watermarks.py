@@ -1,0 +1,50 @@
+"""Back-pressure before damage (promise 3): new associations wait while the disk is nearly full or the queue too long.
+
+The soft watermark of the disk lies above the hard one of `Intake`, so that associations which are open can finish what they send.
+"""
+
+from __future__ import annotations
+
+import time
+
+from hilum.errors import Retry
+from hilum.receive.policy import Rejection
+from hilum.settings import Receive
+from hilum.store.archive import Archive
+from hilum.store.views import LedgerViews
+
+_FRESH_SECONDS = 2.0
+# PS3.8 Table 9-21: rejected-transient, by the service provider (presentation), local-limit-exceeded. Senders come back.
+_LATER = (2, 3, 2)
+
+
+class Watermarks:
+    """Asked once for each association. Thread-safe: a reading of the queue that two threads make at once is only made twice."""
+
+    def __init__(self, settings: Receive, archive: Archive, views: LedgerViews) -> None:
+        self._settings, self._archive, self._views = settings, archive, views
+        self._due, self._read_at = 0, float("-inf")
+
+    def rejection(self) -> Rejection | None:
+        """Why no new association must begin now, or None."""
+        free, limit = self._archive.free_bytes(), self._settings.reject_below_bytes
+        if free < limit:
+            advice = (
+                f"{free >> 20} MiB of disk are free, {limit >> 20} MiB are wanted (receive.reject_bytes): free space; send again later."
+            )
+            return Rejection(*_LATER, "disk_nearly_full", advice)
+        maximum = self._settings.maximum_due_readings
+        if maximum and (due := self._due_readings(maximum)) >= maximum:
+            advice = f"{due} or more readings wait (receive.maximum_due_readings): check that the analysers work; send again later."
+            return Rejection(*_LATER, "queue_full", advice)
+        return None
+
+    def _due_readings(self, maximum: int) -> int:
+        """At most `maximum`, at most two seconds old. A ledger that is away says nothing; `Intake` knows how long to bear that."""
+        if time.monotonic() - self._read_at > _FRESH_SECONDS:
+            try:
+                self._due = self._views.due_readings(maximum)
+            except Retry:
+                self._due = 0
+            self._read_at = time.monotonic()
+        return self._due

@@ -1,0 +1,129 @@
+"""One panel: a finding over an image, with a ruler of cells and the bar of colours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from hilum.report.heat_map import overlay
+from hilum.report.heat_map.blocks import BACKGROUND, FAINT, NOTE_SIZE, PLAIN, Line, Picture, beside, font, stacked, words
+from hilum_preprocessing.placement import Axis, Placement
+
+CAPTIONS: Final = ("AI heat map - not for diagnosis", "not for diagnosis")  # the first that fits
+_BAR_HEIGHT, _TICK = 22, 7
+_LEAST_WIDTH: Final = 300  # of the words, where an image is very narrow
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """`grey` (rows, columns) of the whole source, `cells` (h, w) as they add to the logit, and what stands above the picture."""
+
+    grey: NDArray[np.uint8]
+    placement: Placement
+    cells: NDArray[np.float32]
+    heading: Sequence[Line]
+
+    @property
+    def peak(self) -> float:
+        """The strongest cell that speaks for the finding, 0 if none does: the end of the colour bar."""
+        return max(0.0, float(self.cells.max()))
+
+
+def beside_each_other(panels: Sequence[Panel], side: int) -> Picture:
+    """The panels of one image in a row, their pictures at one height; the longer side of a picture is `side`."""
+    pictures = [pictured(panel, side) for panel in panels]
+    widths = [max(picture.width, _LEAST_WIDTH) for picture in pictures]
+    headings = [words(panel.heading, width) for panel, width in zip(panels, widths, strict=True)]
+    height = max(heading.height for heading in headings)
+    headings = [heading.crop((0, 0, heading.width, height)) for heading in headings]
+    scales = [_scale(panel, picture.width, width) for panel, picture, width in zip(panels, pictures, widths, strict=True)]
+    return beside([stacked(pieces, gap=5) for pieces in zip(headings, pictures, scales, strict=True)])
+
+
+def _scale(panel: Panel, picture_width: int, width: int) -> Picture:
+    return stacked([_ruler(panel.placement.columns, panel.cells.shape[1], picture_width), _bar(panel, width), _bar_words(panel, width)], 3)
+
+
+def pictured(panel: Panel, side: int) -> Picture:
+    """The source with the overlay; what was not analysed is dimmed, hatched and named."""
+    rows, columns = panel.grey.shape
+    factor = side / max(rows, columns)
+    size = (max(1, round(columns * factor)), max(1, round(rows * factor)))
+    grey = np.asarray(Image.fromarray(panel.grey).resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0))
+    shape = (size[1], size[0])
+    strength = overlay.spread(panel.cells, panel.placement, shape)
+    strength = np.clip(strength / panel.peak, 0, 1) if panel.peak else np.zeros_like(strength)
+    inside = overlay.analysed(panel.placement, shape)
+    picture = Image.fromarray(overlay.hatched(overlay.coloured(grey, strength), inside))
+    _name_margins(picture, inside)
+    fitting = (text for text in CAPTIONS if font(NOTE_SIZE).getlength(text) + 16 <= picture.width)
+    _write(picture, next(fitting, ""), (8, picture.height - NOTE_SIZE - 10))
+    return picture
+
+
+def _name_margins(picture: Picture, inside: NDArray[np.bool_]) -> None:
+    """`not analysed` in each margin that has room for it, upright at the sides."""
+    rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
+    if not len(rows) or not len(columns):
+        return
+    word, height = "not analysed", NOTE_SIZE + 10
+    length = round(font(NOTE_SIZE).getlength(word))
+    for start, stop in ((0, columns[0]), (columns[-1] + 1, picture.width)):
+        if stop - start >= height and length < picture.height:
+            _write_upright(picture, word, (int(start + stop - height) // 2, (picture.height - length) // 2))
+    for start, stop in ((0, rows[0]), (rows[-1] + 1, picture.height)):
+        if stop - start >= height and length < picture.width:
+            _write(picture, word, ((picture.width - length) // 2, int(start + stop - height) // 2))
+
+
+def _write(picture: Picture, text: str, place: tuple[int, int]) -> None:
+    """White with a black edge: legible on lung and on bone."""
+    ImageDraw.Draw(picture).text(place, text, fill=(255, 255, 255), font=font(NOTE_SIZE), stroke_width=1, stroke_fill=(0, 0, 0))
+
+
+def _write_upright(picture: Picture, text: str, place: tuple[int, int]) -> None:
+    length, height = round(font(NOTE_SIZE).getlength(text)) + 8, NOTE_SIZE + 10
+    box = (place[0], place[1], place[0] + height, place[1] + length)
+    turned = picture.crop(box).rotate(-90, expand=True)
+    _write(turned, text, (4, 3))
+    picture.paste(turned.rotate(90, expand=True), place)
+
+
+def _ruler(axis: Axis, cells: int, width: int) -> Picture:
+    """Where the cells are: a tick at each of their borders, so that nobody takes the smooth colours for a fine map."""
+    strip = Image.new("RGB", (width, _TICK + 1), BACKGROUND)
+    draw = ImageDraw.Draw(strip)
+    parts = [part for part in (axis.cell(index, cells) for index in range(cells)) if part is not None]
+    borders = [parts[0][0], *(part[1] for part in parts)] if parts else []
+    places = [min(width - 1, round(border / axis.source * width)) for border in borders]
+    if places:
+        draw.line([(places[0], 0), (places[-1], 0)], fill=FAINT)
+    for place in places:
+        draw.line([(place, 0), (place, _TICK)], fill=FAINT)
+    return strip
+
+
+def _bar(panel: Panel, width: int) -> Picture:
+    """The colours as they look on black, on mid grey and on white, from 0 at the left to the peak at the right."""
+    strength = np.broadcast_to(np.linspace(0, 1, width, dtype=np.float32), (_BAR_HEIGHT, width))
+    if not panel.peak:
+        strength = np.zeros_like(strength)
+    ground = np.repeat(np.array([0, 128, 255], np.uint8), [8, 6, 8])[:, None]
+    return Image.fromarray(overlay.coloured(np.broadcast_to(ground, strength.shape), strength))
+
+
+def _bar_words(panel: Panel, width: int) -> Picture:
+    """The ends of the bar, and what it measures."""
+    strip = Image.new("RGB", (width, NOTE_SIZE + 6), BACKGROUND)
+    draw, used = ImageDraw.Draw(strip), font(NOTE_SIZE)
+    end = f"+{panel.peak:.3g}" if panel.peak else "no cell above 0"
+    draw.text((0, 2), "0", fill=PLAIN, font=used)
+    draw.text((width - used.getlength(end), 2), end, fill=PLAIN, font=used)
+    middle = "added to the logit by a cell"
+    draw.text(((width - used.getlength(middle)) / 2, 2), middle, fill=FAINT, font=used)
+    return strip

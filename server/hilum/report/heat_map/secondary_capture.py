@@ -1,0 +1,177 @@
+"""The heat map as a Secondary Capture Image (PS3.3 A.8.1), the one picture of a result that every viewer shows.
+
+One sheet for a study and release, so that a revision replaces it as a whole and no panel of an older result is left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from highdicom.sc import SCImage
+from numpy.typing import NDArray
+from pydicom.dataset import Dataset
+from pydicom.uid import ExplicitVRLittleEndian
+
+from hilum.domain import Document, Instance, Release, ReportJob, Result, SourceImage
+from hilum.errors import NotAnalysed
+from hilum.report import codes
+from hilum.report.context import HeatMap, HeatMapSources, ReportContext
+from hilum.report.header import pair, read_header, utc_offset
+from hilum.report.heat_map.choice import HeatMapLeftOut, chosen_findings, chosen_images, shown_on
+from hilum.report.heat_map.display import grey_levels
+from hilum.report.heat_map.panel import Panel
+from hilum.report.heat_map.sheet import WITHDRAWN, Row, heading, resolution, sheet, withdrawal
+from hilum.report.maker import MEDIA_TYPE, PRODUCT, algorithm_equipment, encode, local, name_implementation, settle_times, short
+from hilum.report.quiet import quietly
+from hilum.report.wording import caveats, heat_map_description
+from hilum_preprocessing import InputSpec
+from hilum_preprocessing.placement import place
+
+
+def heat_map(job: ReportJob, release: Release, context: ReportContext, sources: HeatMapSources) -> tuple[Document, HeatMap] | None:
+    """The document and what the report says of it; None when there is no finding to show. Raises HeatMapLeftOut.
+
+    Where an earlier heat map may lie at a destination and there is nothing to show now, a sheet that says so takes its place.
+    Deterministic: the same result and the same files give the same bytes.
+    """
+    if sources.obstacle:
+        raise HeatMapLeftOut(sources.obstacle)
+    findings = chosen_findings(job.result)
+    images = chosen_images(job.result, findings)
+    if not images:
+        return _withdrawn(job, release, context) if "heatmap" in job.predecessors else None
+    rows = [_row(image, job.result, release, sources) for image in images]
+    shown = {image.sop_instance_uid for image in images}
+    keys = tuple(finding.key for finding in findings if shown.intersection(finding.source_sop_instance_uids))
+    headers = [_header(image, job) for image in images]
+    with quietly():
+        pixels = sheet(rows, job.result, release, context)
+        capture = _capture(job.result, release, context, headers, pixels)
+        _describe(capture, _derivation(rows[0], release), job.result, release, context)
+        document = _document(capture, job)
+    return document, HeatMap(str(capture.SOPClassUID), str(capture.SOPInstanceUID), str(capture.SeriesInstanceUID), keys)
+
+
+def _withdrawn(job: ReportJob, release: Release, context: ReportContext) -> tuple[Document, HeatMap]:
+    """Not named by the report: it explains no finding."""
+    headers = [_header(image, job) for image in job.result.source_images if image.is_used]
+    with quietly():
+        capture = _capture(job.result, release, context, headers, withdrawal(job.result, release, context))
+        _describe(capture, f"{WITHDRAWN}.", job.result, release, context)
+        return _document(capture, job), HeatMap()
+
+
+def _row(image: SourceImage, result: Result, release: Release, sources: HeatMapSources) -> Row:
+    picture = sources.pictures.get(image.sop_instance_uid)
+    if picture is None or picture.path is None:
+        raise HeatMapLeftOut("The stored object is gone from the archive.")
+    if picture.maps is None:
+        raise HeatMapLeftOut("The ledger holds no class activation map of the image.")
+    shown = shown_on(image, result, release, picture.maps)
+    grey = grey_levels(picture.path, sources.maximum_pixels)
+    placement = place(InputSpec.from_mapping(release.input_spec).geometry, (grey.shape[0], grey.shape[1]))
+    return Row(image, [Panel(grey, placement, item.cells, heading(item.finding, image, result)) for item in shown])
+
+
+def _header(image: SourceImage, job: ReportJob) -> Dataset:
+    stored: dict[str, Instance] = {instance.sop_instance_uid: instance for instance in job.instances}
+    try:
+        return read_header(stored[image.sop_instance_uid])
+    except (KeyError, NotAnalysed):
+        raise HeatMapLeftOut("The header of the image cannot be read.") from None
+
+
+def _capture(result: Result, release: Release, context: ReportContext, headers: Sequence[Dataset], pixels: NDArray[np.uint8]) -> SCImage:
+    offset = utc_offset(headers[0])
+    created = local(result.created_at, offset)
+    capture = SCImage.from_ref_dataset(
+        headers[0],
+        pixels,
+        "RGB",
+        bits_allocated=8,
+        coordinate_system="PATIENT",
+        patient_orientation=("L", "F"),  # asked for by highdicom; replaced by `_orient`
+        series_instance_uid=result.identifiers["heatmap_series"],
+        series_number=context.heat_map_series_number,
+        sop_instance_uid=result.identifiers["heatmap"],
+        instance_number=result.revision,
+        manufacturer=short(context.manufacturer),
+        transfer_syntax_uid=ExplicitVRLittleEndian,
+        contributing_equipment=[algorithm_equipment(result, release, created)],
+        specific_character_set="ISO_IR 192",
+        series_description=heat_map_description(result),
+        manufacturer_model_name=PRODUCT,
+        software_versions=short(context.software_version),
+        device_serial_number=short(context.installation_serial),
+        institution_name=short(context.site_name) or None,
+        content_date=created.date(),
+        content_time=created.time(),
+    )
+    capture.copy_patient_and_study_information(headers[0])  # as the report does, so that both name one patient and one study alike
+    if offset is not None:
+        capture.TimezoneOffsetFromUTC = offset
+    settle_times(capture, created)
+    capture.DateOfSecondaryCapture, capture.TimeOfSecondaryCapture = capture.InstanceCreationDate, capture.InstanceCreationTime
+    name_implementation(capture, context)
+    _orient(capture, headers)
+    _refer(capture, headers)
+    return capture
+
+
+def _orient(capture: Dataset, headers: Sequence[Dataset]) -> None:
+    """Patient Orientation where all images agree, else empty (type 2C); which side is left matters on this picture, too."""
+    found = [pair(header, "PatientOrientation") for header in headers]
+    capture.PatientOrientation = list(found[0]) if found[0] is not None and found.count(found[0]) == len(found) else []
+    capture.BodyPartExamined = "CHEST"  # without it Laterality would be due (PS3.3 C.7.3.1), and a chest has two sides
+
+
+def _refer(capture: Dataset, headers: Sequence[Dataset]) -> None:
+    """Source Image Sequence (PS3.3 C.7.6.1.1.4), and that a picture of lossy pixels is lossy, whatever became of it since."""
+    capture.SourceImageSequence = [_source(header) for header in headers]
+    lossy = next((header for header in headers if header.get("LossyImageCompression") == "01"), None)
+    for keyword in ("LossyImageCompression", "LossyImageCompressionRatio", "LossyImageCompressionMethod"):
+        if lossy is not None and keyword in lossy:
+            setattr(capture, keyword, lossy.get(keyword))
+
+
+def _source(header: Dataset) -> Dataset:
+    item, purpose = Dataset(), Dataset()
+    code = codes.SOURCE_FOR_PROCESSING
+    purpose.CodeValue, purpose.CodingSchemeDesignator, purpose.CodeMeaning = code.value, code.scheme_designator, code.meaning
+    item.ReferencedSOPClassUID, item.ReferencedSOPInstanceUID = header.SOPClassUID, header.SOPInstanceUID
+    item.PurposeOfReferenceCodeSequence = [purpose]
+    return item
+
+
+def _derivation(row: Row, release: Release) -> str:
+    panel = row.panels[0]
+    return (
+        f"Class activation maps of {release.id} over the source images: {resolution(panel.placement, panel.cells.shape)}, "
+        "bilinear between cells, each map on a scale of its own. Not for diagnosis."
+    )
+
+
+def _describe(capture: Dataset, derivation: str, result: Result, release: Release, context: ReportContext) -> None:
+    """What stands in the picture, as attributes.
+
+    Burned In Annotation is YES: our own words are no identification, but what the source had burned in is here again.
+    """
+    capture.BurnedInAnnotation = "YES"
+    capture.ConversionType = "WSD"  # made by a workstation; highdicom says digital interface
+    capture.DerivationDescription = derivation[:1024]
+    capture.ImageComments = " ".join(caveats(result, release, context))[:10240]
+
+
+def _document(capture: Dataset, job: ReportJob) -> Document:
+    predecessor = job.predecessors.get("heatmap")
+    return Document(
+        kind="heatmap",
+        media_type=MEDIA_TYPE,
+        content=encode(capture),
+        sop_class_uid=str(capture.SOPClassUID),
+        sop_instance_uid=str(capture.SOPInstanceUID),
+        series_instance_uid=str(capture.SeriesInstanceUID),
+        predecessor_uid=predecessor.sop_instance_uid if predecessor else None,
+        result_id=job.result.id,
+    )

@@ -1,0 +1,136 @@
+"""Backup of a running installation: a snapshot of the ledger first, then the files that it names.
+
+Files never change and rows never come to name a file that was not there before, so the copy is whole: it is the state folder of an
+installation that stood still when the backup began. To restore it, start on it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from sqlalchemy import Engine, create_engine, delete, select, update
+from sqlalchemy.engine import make_url
+
+from hilum.domain import WorkState
+from hilum.errors import ConfigurationError
+from hilum.store.archive import Archive, place_of
+from hilum.store.database import open_engine, open_reader
+from hilum.store.schema import WORK_TABLES, destination, instance, process
+
+Put = Literal["linked", "copied", "known", "missing"]
+_LEDGER, _ARCHIVE, _FOLDER = "ledger.sqlite", "archive", "unindexed/backup"
+
+
+def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
+    """Write a backup into a folder, new or of an earlier backup, and count its files. Raises ConfigurationError, OSError.
+
+    `linked`: a second name on the same file system, `known`: there from an earlier backup. `missing`: named by the ledger, but not in the
+    archive. A ledger on PostgreSQL is not copied: dump it before this.
+    """
+    if archive.root.resolve().parent in (target.resolve(), *target.resolve().parents):
+        raise ConfigurationError([f"{target}: lies in the state folder itself; give a folder elsewhere."])
+    (target / _ARCHIVE / "locks").mkdir(parents=True, exist_ok=True)
+    arriving = list(archive.unindexed())
+    if is_sqlite := make_url(url).get_backend_name() == "sqlite":
+        _snapshot(url, target / _LEDGER)
+    reader = open_reader(f"sqlite:///{target / _LEDGER}" if is_sqlite else url)
+    try:
+        put = Counter(_put(archive, path, target / _ARCHIVE / path) for path in _named(reader))
+        put += Counter(_put_quarantined(archive, target))
+        put += Counter(_put_arriving(archive, arriving, reader, target))
+    finally:
+        reader.dispose()
+    os.sync()
+    return put
+
+
+def _snapshot(url: str, file: Path) -> None:
+    """One state of the ledger while others write, without what free pages still hold of rows that are gone."""
+    part = file.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    engine = open_engine(url, read_only=True)
+    connection = engine.raw_connection()
+    try:
+        connection.cursor().execute("VACUUM INTO ?", (str(part),))
+    finally:
+        connection.close()
+        engine.dispose()
+    _stand_still(part)
+    for log in ("-wal", "-shm"):
+        file.with_name(file.name + log).unlink(missing_ok=True)
+    part.rename(file)
+
+
+def _stand_still(file: Path) -> None:
+    """No process is at work on a copy: leases are given back, uncounted, so that a restored server need not wait for them to lapse."""
+    engine = create_engine(f"sqlite:///{file}")
+    with engine.begin() as connection:
+        given_back = {"state": WorkState.DUE, "lease_token": None, "leased_until": None}
+        for table in WORK_TABLES.values():
+            values = {**given_back, "attempts": table.c.attempts - 1}
+            connection.execute(update(table).where(table.c.state == WorkState.LEASED).values(values))
+        connection.execute(update(destination).values(owner=None, owned_until=None))
+        connection.execute(delete(process))
+    engine.dispose()
+
+
+def _named(reader: Engine) -> Iterator[str]:
+    """Paths of all images that have pixels, some thousand at a time."""
+    last = 0
+    query = select(instance.c.id, instance.c.path).where(instance.c.pixels_removed_at.is_(None)).order_by(instance.c.id).limit(5000)
+    while True:
+        with reader.connect() as connection:
+            rows = connection.execute(query.where(instance.c.id > last)).all()
+        if not rows:
+            return
+        yield from (row.path for row in rows)
+        last = rows[-1].id
+
+
+def _put_quarantined(archive: Archive, target: Path) -> Iterator[Put]:
+    for file in archive.quarantined():
+        path = file.relative_to(archive.root)
+        yield _put(archive, str(path), target / _ARCHIVE / path)
+
+
+def _put_arriving(archive: Archive, arriving: list[Path], reader: Engine, target: Path) -> Iterator[Put]:
+    """What was acknowledged before the snapshot and had no row in it: the restored server finds and records it at its start."""
+    for file in arriving:
+        with reader.connect() as connection:
+            if connection.execute(select(instance.c.id).where(instance.c.path == place_of(file))).first() is None:
+                put = _put(archive, place_of(file), target / _ARCHIVE / _FOLDER / file.name)
+                if put != "missing":  # else it was a duplicate, and its bytes are kept elsewhere
+                    yield put
+
+
+def _put(archive: Archive, path: str, target: Path) -> Put:
+    """A file under its name in the backup: complete, or not there."""
+    for _ in range(3):  # it may be moved between the look and the link
+        try:
+            return _link_or_copy(archive.locate(path), target)
+        except FileNotFoundError:
+            continue
+    return "missing"
+
+
+def _link_or_copy(file: Path, target: Path) -> Put:
+    if target.exists() and target.stat().st_size == file.stat().st_size:
+        return "known"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    try:
+        part.hardlink_to(file)
+        how: Put = "linked"
+    except FileNotFoundError:
+        raise
+    except OSError:  # another file system
+        shutil.copyfile(file, part)
+        how = "copied"
+    part.rename(target)
+    return how

@@ -1,0 +1,107 @@
+"""What a person decides about single images: a conflict is kept out, put in or thrown away; an image is rejected."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from hilum.domain import ConflictState, Instance, Rejection, RemovalReason
+from hilum.store import conflicts, rejecting
+from hilum.store.archive import Archive, place_of_quarantined
+from hilum.store.conflicts import CannotResolve
+from hilum.store.database import open_engine
+from hilum.store.doorbell import doorbell_for
+from hilum.store.schema import conflict, instance
+
+__all__ = ["CannotResolve", "Decisions"]
+
+Item = dict[str, Any]
+_BELLS = ("analyse", "assemble")
+
+
+class Decisions:
+    """Decisions on one ledger and its archive; `describe` reads a received object. Each verb is safe to repeat after any crash."""
+
+    def __init__(self, url: str, archive: Archive, describe: Callable[[Path], Instance], clock: Callable[[], float] = time.time) -> None:
+        self._engine, self._doorbell = open_engine(url), doorbell_for(url)
+        self._archive, self._describe, self._clock = archive, describe, clock
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+
+    def keep(self, conflict_id: int) -> Item | None:
+        """The file stays in quarantine, kept out of everything; nobody has to look at it again. None: no such conflict."""
+        return self._resolve(conflict_id, ConflictState.KEPT)
+
+    def replace(self, conflict_id: int) -> Item | None:
+        """The quarantined bytes become the image, which is read and reported again; the former bytes take their place in quarantine."""
+        return self._resolve(conflict_id, ConflictState.REPLACED)
+
+    def discard(self, conflict_id: int) -> Item | None:
+        """The quarantined file is deleted. The same bytes sent once more are deleted, too."""
+        return self._resolve(conflict_id, ConflictState.DISCARDED)
+
+    def reject(self, sop_instance_uid: str) -> Item | None:
+        """The image takes no part in results any more; None: no such image. Its study is assembled again without it."""
+        with self._engine.begin() as connection:
+            query = select(instance.c.study_instance_uid).where(instance.c.sop_instance_uid == sop_instance_uid)
+            study_uid = connection.execute(query).scalar_one_or_none()
+            if study_uid is None:
+                return None
+            rejecting.reject(connection, [Rejection(sop_instance_uid, study_uid, RemovalReason.BY_HAND)], self._clock())
+            names = ("sop_instance_uid", "study_instance_uid", "removal_reason")
+            found = select(*(instance.c[name] for name in names)).where(instance.c.sop_instance_uid == sop_instance_uid)
+            answer = connection.execute(found).one()._asdict()
+            self._doorbell.ring_with(connection, _BELLS)
+        self._doorbell.ring(_BELLS)
+        return answer
+
+    def settle(self) -> int:
+        """Move the files of decisions that are committed to where they belong; how many. Raises OSError."""
+        with self._engine.begin() as connection:
+            waiting = conflicts.unsettled(connection)
+        for conflict_id in waiting:
+            with self._engine.begin() as connection:
+                # Locked: the next decision on this conflict waits until the file lies where this one wants it.
+                row = conflicts.find(connection, conflict_id)
+                if row is not None and not row.is_settled:
+                    self._move(row.path, ConflictState(row.state))
+                    conflicts.settled(connection, conflict_id)
+        return len(waiting)
+
+    def _resolve(self, conflict_id: int, state: ConflictState) -> Item | None:
+        """Rows first, then files. Raises CannotResolve, OSError."""
+        quarantined = self._quarantined(conflict_id) if state is ConflictState.REPLACED else None
+        with self._engine.begin() as connection:
+            found = conflicts.find(connection, conflict_id)
+            if found is None:
+                return None
+            conflicts.resolve(connection, found, state, quarantined, self._clock())
+            self._doorbell.ring_with(connection, _BELLS)
+        self._doorbell.ring(_BELLS)
+        self.settle()
+        with self._engine.begin() as connection:
+            return connection.execute(select(conflict).where(conflict.c.id == conflict_id)).one()._asdict()
+
+    def _quarantined(self, conflict_id: int) -> Instance | None:
+        """The object in quarantine, read before the row is locked; None: there is no such conflict, or nothing to decide about it."""
+        with self._engine.begin() as connection:
+            found = conflicts.find(connection, conflict_id)
+        if found is None or found.state not in (ConflictState.HELD, ConflictState.KEPT):
+            return None
+        try:
+            return self._describe(self._archive.locate(found.path))
+        except FileNotFoundError:
+            raise CannotResolve("The file is not in quarantine any more; send it again, then decide.") from None
+
+    def _move(self, path: str, state: ConflictState) -> None:
+        """To where a decision wants the file."""
+        if state is ConflictState.DISCARDED:
+            self._archive.remove(path)
+        else:
+            self._archive.bring(place_of_quarantined(path) if state is ConflictState.REPLACED else path)

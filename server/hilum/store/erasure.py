@@ -1,0 +1,205 @@
+"""Erasure of a patient: rows become tombstones without patient data, files are deleted, deliveries that have not gone out never will.
+
+Each study is one transaction that also writes down which files must go, so whatever a crash leaves, doing it again finishes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, insert, null, select, update
+
+from hilum.domain import ConflictState, DeliveryState, ReadingState, Reason, ResultState, StudyState
+from hilum.store import expiring, rewriting
+from hilum.store.archive import Archive
+from hilum.store.database import open_engine, open_reader
+from hilum.store.expiring import Removed
+from hilum.store.schema import conflict, delivery, document, installation, instance, reading, rejection, result, study
+
+_SALT = "erasure_salt"
+_BATCH = 500
+_NO_LEASE = {"lease_token": None, "leased_until": None, "detail": None}
+_OPEN_DELIVERIES = (DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD)
+
+
+@dataclass(slots=True)
+class Erased:
+    """What was there of a patient. `delivered`: documents that destinations have; only they can delete those."""
+
+    studies: int = 0
+    images: int = 0
+    documents: int = 0
+    delivered: Counter[str] = field(default_factory=Counter)
+
+
+class Erasure:
+    """Erases studies from the ledger at `url` and from the archive. Every verb is safe to repeat."""
+
+    def __init__(self, url: str, archive: Archive, clock: Callable[[], float] = time.time) -> None:
+        self._url, self._archive, self._clock = url, archive, clock
+        self._engine, self._reader = open_engine(url), open_reader(url)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+        self._reader.dispose()
+
+    def headers(self) -> Iterator[tuple[str, str, bytes]]:
+        """(Study Instance UID, Transfer Syntax UID, header) of every image, some hundred at a time."""
+        last = 0
+        while rows := self._headers_after(last):
+            yield from ((row.study_instance_uid, row.transfer_syntax_uid, row.header) for row in rows if row.header)
+            last = rows[-1].id
+
+    def _headers_after(self, last: int) -> list[Row[Any]]:
+        columns = (instance.c.id, instance.c.study_instance_uid, instance.c.transfer_syntax_uid, instance.c.header)
+        with self._reader.connect() as connection:
+            return list(connection.execute(select(*columns).where(instance.c.id > last).order_by(instance.c.id).limit(_BATCH)))
+
+    def look(self, study_uid: str) -> Erased:
+        """What would be erased."""
+        with self._reader.connect() as connection:
+            return _look(connection, study_uid)
+
+    def erase_study(self, study_uid: str) -> Erased:
+        """Everything of one study. A worker that is at it loses its lease, and what it made is thrown away."""
+        with self._engine.begin() as connection:
+            found = _look(connection, study_uid)
+            if found.studies:
+                _erase(connection, study_uid, self._clock())
+            return found
+
+    def erase_quarantined(self, path: str) -> None:
+        """An object in quarantine, and what its row says of its content."""
+        with self._engine.begin() as connection:
+            for row in connection.execute(select(conflict.c.id).where(conflict.c.path == path)).all():
+                gone = {"state": ConflictState.DISCARDED, "digest": f"erased-{row.id}", "size_bytes": 0, "is_settled": True}
+                connection.execute(update(conflict).where(conflict.c.id == row.id).values({**gone, "resolved_at": self._clock()}))
+            expiring.expire(connection, path, "erased", self._clock(), None)
+
+    def remove_files(self) -> list[Removed]:
+        """Delete the files of what was erased, some at a time; also those that an erasure which did not come to its end has left."""
+        with self._engine.begin() as connection:
+            return expiring.remove_due(connection, self._archive, self._clock(), _BATCH)
+
+    def rewrite(self) -> bool:
+        """Make the database forget what its pages still hold of the old rows. False: others read meanwhile; do it again."""
+        return rewriting.rewrite(self._url)
+
+
+class _Tombstones:
+    """UIDs that stand for those of one erased study: nobody without the salt can tell which they were.
+
+    The study's row number goes in, because a study that is sent again may be erased again.
+    """
+
+    def __init__(self, salt: bytes, study_id: int) -> None:
+        self._key = salt + str(study_id).encode()
+
+    def of(self, uid: str) -> str:
+        """PS3.5 B.2: 2.25 and 128 bits."""
+        return f"2.25.{int.from_bytes(hashlib.sha256(self._key + uid.encode()).digest()[:16], 'big')}"
+
+
+def _salt(connection: Connection) -> bytes:
+    known = connection.execute(select(installation.c.value).where(installation.c.key == _SALT)).scalar_one_or_none()
+    if known is None:
+        known = secrets.token_hex(32)
+        connection.execute(insert(installation).values(key=_SALT, value=known))
+    return bytes.fromhex(known)
+
+
+def _look(connection: Connection, study_uid: str) -> Erased:
+    images = connection.execute(select(instance.c.id).where(instance.c.study_instance_uid == study_uid)).all()
+    documents = connection.execute(_documents(study_uid)).scalars().all()
+    sent = and_(delivery.c.document_id.in_(documents), delivery.c.state == DeliveryState.DELIVERED)
+    names = connection.execute(select(delivery.c.destination).where(sent)).scalars()
+    return Erased(int(bool(images)), len(images), len(documents), Counter(names))
+
+
+def _documents(study_uid: str) -> Any:  # noqa: ANN401 - SQLAlchemy's own type names every column
+    return select(document.c.id).join(result, result.c.id == document.c.result_id).where(result.c.study_instance_uid == study_uid)
+
+
+def _erase(connection: Connection, study_uid: str, now: float) -> None:
+    # The same order of locks as `record`: images first, then the study.
+    of_study = instance.c.study_instance_uid == study_uid
+    images = connection.execute(select(instance).where(of_study).order_by(instance.c.id).with_for_update()).all()
+    study_id = connection.execute(select(study.c.id).where(study.c.study_instance_uid == study_uid).with_for_update()).scalar_one()
+    tombstones = _Tombstones(_salt(connection), study_id)
+    stands_for = tombstones.of(study_uid)
+    for image in images:
+        _erase_image(connection, image, stands_for, tombstones, now)
+    _erase_readings(connection, study_uid, stands_for, now)
+    _erase_documents(connection, study_uid, now)
+    _erase_results(connection, study_uid, stands_for, now)
+    _erase_rejections(connection, study_uid, tombstones)
+    ended = {**_NO_LEASE, "state": StudyState.ERASED, "reason": Reason.ERASED, "open_readings": 0, "finished_at": now}
+    connection.execute(update(study).where(study.c.study_instance_uid == study_uid).values({**ended, "study_instance_uid": stands_for}))
+
+
+def _erase_image(connection: Connection, image: Row[Any], stands_for: str, tombstones: _Tombstones, now: float) -> None:
+    expiring.hasten(connection, image.id, now)
+    if image.pixels_removed_at is None:
+        expiring.expire(connection, image.path, "erased", now, image.id)
+    emptied: Mapping[str, Any] = {
+        "sop_instance_uid": tombstones.of(image.sop_instance_uid),
+        "study_instance_uid": stands_for,
+        "series_instance_uid": tombstones.of(image.series_instance_uid),
+        "path": f"erased/{image.id}",
+        "size_bytes": 0,
+        "digest": "",
+        "pixel_digest": "",
+        "header": b"",
+        "is_removed": True,
+        "pixels_removed_at": image.pixels_removed_at or now,
+    }
+    connection.execute(update(instance).where(instance.c.id == image.id).values(emptied))
+    held = conflict.c.sop_instance_uid == image.sop_instance_uid
+    connection.execute(update(conflict).where(held).values(sop_instance_uid=emptied["sop_instance_uid"]))
+
+
+def _erase_readings(connection: Connection, study_uid: str, stands_for: str, now: float) -> None:
+    emptied = dict.fromkeys(("logits", "cam", "view", "timings"), null())
+    ended = {**_NO_LEASE, "state": ReadingState.ERASED, "reason": Reason.ERASED, "finished_at": now}
+    values = {**emptied, **ended, "study_instance_uid": stands_for}
+    connection.execute(update(reading).where(reading.c.study_instance_uid == study_uid).values(values))
+
+
+def _erase_documents(connection: Connection, study_uid: str, now: float) -> None:
+    ids = connection.execute(_documents(study_uid)).scalars().all()
+    emptied = {"content": b"", "sop_instance_uid": None, "series_instance_uid": None, "predecessor_uid": None}
+    connection.execute(update(document).where(document.c.id.in_(ids)).values(emptied))
+    of_documents = delivery.c.document_id.in_(ids)
+    connection.execute(update(delivery).where(of_documents).values(detail=None))
+    cancelled = {**_NO_LEASE, "state": DeliveryState.CANCELLED, "reason": Reason.ERASED, "finished_at": now}
+    connection.execute(update(delivery).where(of_documents, delivery.c.state.in_(_OPEN_DELIVERIES)).values(cancelled))
+
+
+def _erase_results(connection: Connection, study_uid: str, stands_for: str, now: float) -> None:
+    for row in connection.execute(select(result.c.id, result.c.content).where(result.c.study_instance_uid == study_uid)).all():
+        kept = {name: row.content.get(name) for name in ("is_trained", "is_calibrated", "preprocessing_version")}
+        values = {
+            **_NO_LEASE,
+            "study_instance_uid": stands_for,
+            "state": ResultState.ERASED,
+            "reason": Reason.ERASED,
+            "source_digest": f"erased-{row.id}",
+            "content": {**kept, "findings": [], "source_images": [], "timings": {}},
+            "identifiers": {},
+            "is_current": False,
+            "finished_at": now,
+        }
+        connection.execute(update(result).where(result.c.id == row.id).values(values))
+
+
+def _erase_rejections(connection: Connection, study_uid: str, tombstones: _Tombstones) -> None:
+    for row in connection.execute(select(rejection).where(rejection.c.study_instance_uid == study_uid)).all():
+        names = {"sop_instance_uid": tombstones.of(row.sop_instance_uid), "study_instance_uid": tombstones.of(study_uid)}
+        connection.execute(update(rejection).where(rejection.c.id == row.id).values({**names, "note_uid": None}))

@@ -1,0 +1,57 @@
+"""Images that were rejected after they were made: by a rejection note (IHE Imaging Object Change Management) or by a person.
+
+A rejected image keeps its row, its bytes and its readings. It takes no part in results: its study is assembled again without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy import Connection, and_, insert, select, update
+
+from hilum.domain import Instance, ReadingState, Reason, Rejection, RemovalReason
+from hilum.store.reopening import reopen
+from hilum.store.schema import instance, reading, rejection
+
+
+def reject(connection: Connection, rejections: Sequence[Rejection], now: float) -> int:
+    """How many images this takes out of results; the first word about an image stands. Idempotent.
+
+    What has not come yet is remembered: a note may be faster than the row of its image.
+    """
+    removed = [_reject_one(connection, item, now) for item in rejections]
+    if studies := {study_uid for study_uid in removed if study_uid is not None}:
+        reopen(connection, studies, now)
+    return sum(study_uid is not None for study_uid in removed)
+
+
+def removal_of(connection: Connection, new: Instance) -> RemovalReason | None:
+    """Why an image that arrives is out of results from the beginning, if it is."""
+    same = and_(rejection.c.sop_instance_uid == new.sop_instance_uid, rejection.c.study_instance_uid == new.study_instance_uid)
+    found = connection.execute(select(rejection.c.reason).where(same)).scalar_one_or_none()
+    return None if found is None else RemovalReason(found)
+
+
+def _reject_one(connection: Connection, item: Rejection, now: float) -> str | None:
+    """The study that has one image fewer now; None: nothing changed, or the image is not there yet."""
+    _remember(connection, item, now)
+    # Another study under the same SOP Instance UID is another image, whatever a note says about the first.
+    named = and_(instance.c.sop_instance_uid == item.sop_instance_uid, instance.c.study_instance_uid == item.study_instance_uid)
+    query = update(instance).where(named, instance.c.is_removed.is_(False)).values(is_removed=True, removal_reason=item.reason)
+    ids = connection.execute(query.returning(instance.c.id)).scalars().all()
+    _end_readings(connection, ids, now)
+    return item.study_instance_uid if ids else None
+
+
+def _remember(connection: Connection, item: Rejection, now: float) -> None:
+    same = and_(rejection.c.sop_instance_uid == item.sop_instance_uid, rejection.c.study_instance_uid == item.study_instance_uid)
+    if connection.execute(select(rejection.c.id).where(same)).first() is None:
+        values = {name: getattr(item, name) for name in Rejection.__slots__}
+        connection.execute(insert(rejection).values(**values, received_at=now))
+
+
+def _end_readings(connection: Connection, instance_ids: Iterable[int], now: float) -> None:
+    """What was not read yet never will be; clearing the lease fences out the analyser that may be at it."""
+    open_ones = and_(reading.c.instance_id.in_(instance_ids), reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)))
+    ended = {"state": ReadingState.NOT_ANALYSED, "reason": Reason.REJECTED, "lease_token": None, "leased_until": None, "finished_at": now}
+    connection.execute(update(reading).where(open_ones).values(ended))

@@ -1,0 +1,155 @@
+"""Retention (promise 4): pixels leave the archive when nothing of their study is open any more. Rows and documents stay.
+
+An image may go when its study is closed, no reading is open, every current result has its documents, and each of their deliveries
+has ended as delivered or cancelled. A dead delivery needs a person, so it keeps the pixels.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, insert, select, true, update
+from sqlalchemy.exc import IntegrityError
+
+from hilum.domain import DeliveryState, Lane, ReadingState, ResultState, StudyState
+from hilum.store import expiring
+from hilum.store.archive import Archive
+from hilum.store.database import open_engine, open_reader
+from hilum.store.expiring import Removed
+from hilum.store.schema import delivery, document, installation, instance, reading, result, study
+
+_OWNER = "retention_owner"
+_LOOKED_AT = 1000  # images of one look; among them, the study that was delivered first goes first
+_TOGETHER = 50  # studies of one transaction, files of another: others wait meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which pixels may go: of these lanes, whose study was finished before this moment. `cause` says why, for the metrics."""
+
+    lanes: Collection[Lane]
+    finished_before: float
+    cause: str
+
+
+class Retention:
+    """The pixels of one installation. Every verb is safe to repeat, and to run twice at once."""
+
+    def __init__(self, url: str, archive: Archive, clock: Callable[[], float] = time.time) -> None:
+        self._archive, self._clock = archive, clock
+        self._engine, self._reader = open_engine(url), open_reader(url)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+        self._reader.dispose()
+
+    def hold(self, owner: str, seconds: float) -> bool:
+        """Own retention for so long: one process of all hosts does this work."""
+        now, key = self._clock(), installation.c.key == _OWNER
+        value = json.dumps({"owner": owner, "until": now + seconds})
+        try:
+            with self._engine.begin() as connection:
+                held = connection.execute(select(installation.c.value).where(key).with_for_update()).scalar_one_or_none()
+                if held is None:
+                    connection.execute(insert(installation).values(key=_OWNER, value=value))
+                    return True
+                if (known := json.loads(held))["owner"] != owner and known["until"] > now:
+                    return False
+                connection.execute(update(installation).where(key).values(value=value))
+                return True
+        except IntegrityError:  # two processes began at once
+            return False
+
+    def release(self, rule: Rule, bytes_wanted: int | None = None) -> int:
+        """Mark pixels as removed, the oldest first, at most one batch; how many bytes. Their files go with the next `remove_files`.
+
+        `bytes_wanted`: stop when so many will be free.
+        """
+        with self._reader.connect() as connection:
+            found = _in_order(connection.execute(_candidates(rule)).all())
+        freed = 0
+        for start in range(0, len(found), _TOGETHER):
+            if bytes_wanted is not None and freed >= bytes_wanted:
+                break
+            freed += self._release_studies(found[start : start + _TOGETHER], rule, None if bytes_wanted is None else bytes_wanted - freed)
+        return freed
+
+    def _release_studies(self, study_ids: list[int], rule: Rule, bytes_wanted: int | None) -> int:
+        freed = 0
+        with self._engine.begin() as connection:
+            for study_id in study_ids:
+                if bytes_wanted is not None and freed >= bytes_wanted:
+                    break
+                freed += _release_study(connection, study_id, rule, self._clock())
+        return freed
+
+    def remove_files(self) -> list[Removed]:
+        """Delete files that no row names and whose time has come, at most one batch."""
+        with self._engine.begin() as connection:
+            return expiring.remove_due(connection, self._archive, self._clock(), _TOGETHER)
+
+
+def _candidates(rule: Rule) -> Select[Any]:
+    """Studies whose pixels may go, by their oldest image; the walk follows the index of images that still have pixels."""
+    joined = instance.join(study, study.c.study_instance_uid == instance.c.study_instance_uid)
+    query = select(study.c.id, _finished_at().label("finished_at")).select_from(joined)
+    query = query.where(instance.c.pixels_removed_at.is_(None), instance.c.received_at < rule.finished_before, *_may_go(rule))
+    return query.order_by(instance.c.received_at).limit(_LOOKED_AT)
+
+
+def _in_order(rows: Collection[Row[Any]]) -> list[int]:
+    """Row ids of studies, the one that was finished first first."""
+    finished = {row.id: row.finished_at for row in rows}
+    return sorted(finished, key=lambda study_id: (finished[study_id], study_id))
+
+
+def _release_study(connection: Connection, study_id: int, rule: Rule, now: float) -> int:
+    """All pixels of one study, if they still may go; the row is locked first, so that no image arrives unseen meanwhile."""
+    if connection.execute(select(study.c.id).where(study.c.id == study_id).with_for_update()).first() is None:
+        return 0
+    row = connection.execute(select(study.c.study_instance_uid).where(study.c.id == study_id, *_may_go(rule))).first()
+    if row is None:
+        return 0
+    kept = and_(
+        instance.c.study_instance_uid == row.study_instance_uid,
+        instance.c.pixels_removed_at.is_(None),
+        instance.c.received_at < rule.finished_before,
+    )
+    images = connection.execute(select(instance.c.id, instance.c.path, instance.c.size_bytes).where(kept)).all()
+    for image in images:
+        connection.execute(update(instance).where(instance.c.id == image.id).values(pixels_removed_at=now))
+        expiring.expire(connection, image.path, rule.cause, now, image.id)
+    return sum(image.size_bytes for image in images)
+
+
+def _may_go(rule: Rule) -> list[ColumnElement[bool]]:
+    """Conditions on a study."""
+    uid = study.c.study_instance_uid
+    current = and_(result.c.study_instance_uid == uid, result.c.is_current.is_(True))
+    open_reading = and_(reading.c.study_instance_uid == uid, reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)))
+    waiting = delivery.c.state.in_((DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD))
+    sent = result.join(document, document.c.result_id == result.c.id).join(delivery, delivery.c.document_id == document.c.id)
+    return [
+        study.c.state == StudyState.CLOSED,
+        study.c.open_readings == 0,
+        study.c.lane.in_([lane.value for lane in rule.lanes]) if len(rule.lanes) < len(Lane) else true(),
+        select(result.c.id).where(current).exists(),
+        ~select(result.c.id).where(current, result.c.state != ResultState.REPORTED).exists(),
+        ~select(reading.c.id).where(open_reading).exists(),
+        ~select(delivery.c.id).select_from(sent).where(current, waiting).exists(),
+        _finished_at() < rule.finished_before,
+    ]
+
+
+def _finished_at() -> ColumnElement[float]:
+    """When the last document of the current results was delivered, or where none was to be, when the last one was written."""
+    current = and_(result.c.study_instance_uid == study.c.study_instance_uid, result.c.is_current.is_(True))
+    sent = result.join(document, document.c.result_id == result.c.id).join(delivery, delivery.c.document_id == document.c.id)
+    delivered = select(func.max(delivery.c.finished_at)).select_from(sent).where(current).scalar_subquery()
+    written = select(func.max(result.c.finished_at)).where(current).scalar_subquery()
+    return case((func.coalesce(delivered, 0.0) > written, delivered), else_=written)

@@ -1,0 +1,113 @@
+"""The thread that keeps the archive within its bounds: pixels leave by age or under pressure, and files without a row are deleted.
+
+It runs where listeners run, because the archive is there; of several such hosts one does the work.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from hilum import telemetry
+from hilum.domain import Lane
+from hilum.settings import Retention as RetentionSettings
+from hilum.settings import Settings
+from hilum.store.archive import Archive
+from hilum.store.expiring import Removed
+from hilum.store.retention import Retention, Rule
+from hilum.wiring.charge import process_name
+
+_DAY_SECONDS = 86400.0
+_OWNED_SECONDS = 120.0
+_PAUSE_SECONDS = 0.05  # between batches: the listener writes into the same ledger
+_EVERY_LANE = frozenset(Lane)
+_log = telemetry.logger("supervisor")
+
+
+def rules(settings: RetentionSettings, now: float) -> Iterator[Rule]:
+    """What may leave by age."""
+    if settings.days:
+        yield Rule(_EVERY_LANE - {Lane.REANALYSIS}, now - settings.days * _DAY_SECONDS, "age")
+    if settings.reanalysis_days:
+        yield Rule({Lane.REANALYSIS}, now - settings.reanalysis_days * _DAY_SECONDS, "age")
+
+
+class Housekeeper:
+    """Start it once; `look` revives its thread after a bug, so that a full disk is never the second thing that goes wrong."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+        self._settings, self._clock = settings.retention, clock
+        self._archive = Archive(settings.archive_dir)
+        self._retention = Retention(settings.ledger_url, self._archive, clock)
+        self._owner = process_name("supervisor", os.getpid())
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def look(self) -> None:
+        """Make sure that it runs."""
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the batch in progress."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+        self._retention.close()
+
+    def _run(self) -> None:
+        # It waits first: at start everything else is more urgent, and a bug must not make it spin.
+        while not self._stop.wait(self._settings.check_seconds):
+            try:
+                self.turn()
+            except (SQLAlchemyError, OSError) as error:
+                _log.warning("housekeeping_failed", problem=type(error).__name__, advice="tried again at the next turn")
+
+    def turn(self) -> None:
+        """Everything that may leave now, batch after batch."""
+        if not self._archive.is_there:
+            _log.warning("archive_not_there", folder=str(self._archive.root), advice="mount it; nothing is removed meanwhile")
+            return
+        if not self._retention.hold(self._owner, max(_OWNED_SECONDS, 2 * self._settings.check_seconds)):
+            return
+        for rule in rules(self._settings, self._clock()):
+            while self._retention.release(rule) and self._may_go_on():
+                self._remove_files()
+        self._relieve()
+        self._remove_files()
+
+    def _relieve(self) -> None:
+        """Under disk pressure: what is delivered leaves early, as much as is missing. What that was not enough for waits a turn."""
+        missing = self._settings.pressure_free_bytes - self._archive.free_bytes()
+        while missing > 0 and self._may_go_on():
+            freed = self._retention.release(Rule(_EVERY_LANE, self._clock(), "pressure"), bytes_wanted=missing)
+            if not freed:
+                _log.warning("disk_pressure", missing_bytes=missing, advice="nothing more may leave: deliver what waits, or add space")
+                return
+            missing -= freed
+            self._remove_files()
+
+    def _remove_files(self) -> None:
+        while removed := self._retention.remove_files():
+            _account(removed)
+            if not self._may_go_on():
+                return
+
+    def _may_go_on(self) -> bool:
+        return not self._stop.wait(_PAUSE_SECONDS)
+
+
+def _account(removed: list[Removed]) -> None:
+    for item in removed:
+        if item.problem is not None:
+            _log.error("file_not_removed", file=item.path, problem=item.problem, advice="check permissions; tried again in an hour")
+            continue
+        telemetry.FILES_REMOVED.labels(item.cause).inc()
+        telemetry.REMOVED_BYTES.labels(item.cause).inc(item.size_bytes)
+    _log.info("files_removed", **Counter(item.cause for item in removed if item.problem is None))

@@ -1,0 +1,25 @@
+"""Decisions of a person on single images, over the ledger and the archive of an installation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hilum.domain import Instance
+from hilum.receive.describe import describe
+from hilum.receive.refusals import CannotUnderstand
+from hilum.settings import Settings
+from hilum.store.archive import Archive
+from hilum.store.decisions import CannotResolve, Decisions
+
+
+def open_decisions(settings: Settings) -> Decisions:
+    """To be closed after use; the ledger must have its revision."""
+    return Decisions(settings.ledger_url, Archive(settings.archive_dir), _described)
+
+
+def _described(file: Path) -> Instance:
+    """It could be read when it came, so a file that cannot has been damaged since."""
+    try:
+        return describe(file)
+    except CannotUnderstand as error:
+        raise CannotResolve(f"The file in quarantine cannot be read any more: {error.comment}.") from error

@@ -1,0 +1,76 @@
+"""Which reports get a heat map, and what it is drawn from: maps out of the ledger, pixels out of the archive."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Iterable
+
+from hilum import telemetry
+from hilum.domain import ActivationMaps, Outcome, Release, ReportJob
+from hilum.report import HeatMapSources, Picture, Report, ReportContext, build_report
+from hilum.settings import Destination, Settings
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger
+
+_DEADLINE_SECONDS = 60  # drawing takes less than one; the lease of a report is longer
+_PROCESS_DIED = "Drawing it ended the process that tried."
+log = telemetry.logger("wiring")
+
+
+class HeatMaps:
+    """Decides and gathers; one for a dispatcher."""
+
+    def __init__(self, settings: Settings, ledger: Ledger) -> None:
+        self._settings, self._ledger = settings, ledger
+        self._archive = Archive(settings.archive_dir)
+        asking = [name for name, item in settings.destinations.items() if "heatmap" in item.documents]
+        if settings.report.intended_use == "triage" and asking:
+            log.warning(
+                "heat_maps_suppressed", destinations=", ".join(asking), advice='report.intended_use is "triage"; see docs/settings.md'
+            )
+
+    def is_wanted(self, job: ReportJob, release: Release, takers: Iterable[Destination]) -> bool:
+        """Whether one of the destinations that ask for a heat map of this result may have it, and there are maps to draw.
+
+        Never under the triage profile: a triage device (21 CFR 892.2080) notifies and prioritises, and its output does not mark,
+        localise or highlight; a heat map would make it a detection aid, which is another class of device.
+        """
+        if self._settings.report.intended_use == "triage" or not release.has_cam or job.result.outcome is Outcome.NOT_ANALYSED:
+            return False
+        return any(job.result.is_trained or destination.accept_untrained for destination in takers)
+
+    async def sources(self, job: ReportJob) -> HeatMapSources:
+        """The files and maps of the result's images. After a process has died over this report, none: the report must go out."""
+        if job.lease.lapses > 0:
+            return HeatMapSources({}, 0, _PROCESS_DIED)
+        return await asyncio.to_thread(self._gather, job)
+
+    def _gather(self, job: ReportJob) -> HeatMapSources:
+        maps = self._ledger.activation_maps(job.result.study_instance_uid, job.result.release)
+        used = {image.sop_instance_uid for image in job.result.source_images if image.is_used}
+        paths = {item.sop_instance_uid: item.path for item in job.instances if item.sop_instance_uid in used}
+        pictures = {uid: self._picture(path, maps, uid) for uid, path in paths.items()}
+        return HeatMapSources(pictures, self._settings.analyse.maximum_pixels)
+
+    def _picture(self, path: str, maps: dict[str, ActivationMaps], uid: str) -> Picture:
+        try:
+            return Picture(self._archive.locate(path), maps.get(uid))
+        except FileNotFoundError:
+            return Picture(None, maps.get(uid))
+
+
+def build_in_time(
+    job: ReportJob,
+    release: Release,
+    context: ReportContext,
+    kinds: Iterable[str],
+    sources: HeatMapSources,
+    seconds: int = _DEADLINE_SECONDS,
+) -> Report:
+    """`build_report` in a process of a pool. Codecs are C code on foreign input: one that hangs ends its process by SIGALRM."""
+    signal.alarm(seconds)
+    try:
+        return build_report(job, release, context, kinds, sources)
+    finally:
+        signal.alarm(0)

@@ -1,0 +1,37 @@
+"""What people may step in with, for the API: the ledger's verbs, and the erasure that needs the archive, too."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from hilum.errors import Retry
+from hilum.receive.patient import Patient
+from hilum.settings import Settings
+from hilum.store.archive import Archive
+from hilum.store.completing import Completed
+from hilum.store.ledger import Ledger
+from hilum.wiring.erasing import erase
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerInterventions:
+    """Of one installation."""
+
+    settings: Settings
+    ledger: Ledger
+
+    def complete(self, study_uid: str, *, is_waiting: bool) -> Completed | None:
+        """End a study's quiet period now."""
+        return self.ledger.complete(study_uid, is_waiting=is_waiting)
+
+    def pause(self, name: str, *, is_paused: bool) -> None:
+        """Stop or resume deliveries to a destination."""
+        self.ledger.pause(name, is_paused=is_paused)
+
+    def erase(self, patient_id: str, issuer: str | None, *, is_dry_run: bool) -> dict[str, Any]:
+        """Erase a patient. Raises Retry where the archive is not mounted."""
+        if not Archive(self.settings.archive_dir).is_there:
+            raise Retry("the archive is not mounted on this host, or has never received anything", after_seconds=60)
+        report = erase(self.settings, Patient(patient_id, issuer), is_dry_run=is_dry_run)
+        return {**asdict(report), "is_complete": report.is_complete}

@@ -1,0 +1,76 @@
+"""Which lane a document takes: that of its destination, or, where the destination is the sender, that of the study's sender."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Protocol
+
+from hilum.deliver import Lane, open_lane
+from hilum.domain import DeliveryJob
+from hilum.errors import Refused
+from hilum.settings import Destination
+
+_MAXIMUM_OPEN = 8  # senders whose lanes are kept; an association that is released is soon opened again
+
+
+class Lanes(Protocol):
+    """The lanes of one destination."""
+
+    def of(self, job: DeliveryJob) -> Lane:
+        """The lane of this document. Raises Refused."""
+
+    def close(self) -> None:
+        """Close them all."""
+
+
+def lanes_of(name: str, destination: Destination) -> Lanes:
+    """Nothing is connected before the first document."""
+    return SenderLanes(name, destination) if destination.kind == "sender" else _OneLane(open_lane(name, destination))
+
+
+class _OneLane:
+    """All documents go the same way."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+
+    def of(self, _job: DeliveryJob) -> Lane:
+        return self._lane
+
+    def close(self) -> None:
+        self._lane.close()
+
+
+class SenderLanes:
+    """Back to where the study came from: the host of the association, and the port that the settings name for its AE Title."""
+
+    def __init__(self, name: str, destination: Destination) -> None:
+        self._name, self._destination = name, destination
+        self._open: dict[tuple[str, str], Lane] = {}
+
+    def of(self, job: DeliveryJob) -> Lane:
+        """The lane to the study's sender; the one used least recently gives way."""
+        key = job.peer_address, job.calling_ae_title
+        lane = self._open.pop(key, None) or open_lane(self._name, self._sender(*key))
+        self._open[key] = lane
+        while len(self._open) > _MAXIMUM_OPEN:
+            self._open.pop(next(iter(self._open))).close()
+        return lane
+
+    def _sender(self, host: str, ae_title: str) -> Destination:
+        if not knows_sender(self._destination, host, ae_title):
+            raise Refused("sender_unknown", f"no port for this sender in destinations.{self._name}.ports; name it and requeue")
+        port = self._destination.ports[ae_title]
+        return self._destination.model_copy(update={"kind": "dicom", "host": host, "port": port, "ae_title": ae_title})
+
+    def close(self) -> None:
+        """Close them all."""
+        with contextlib.ExitStack() as stack:
+            for lane in self._open.values():
+                stack.callback(lane.close)
+        self._open.clear()
+
+
+def knows_sender(destination: Destination, host: str, ae_title: str) -> bool:
+    """Whether a document can be returned to this sender."""
+    return bool(host) and ae_title in destination.ports

@@ -1,0 +1,61 @@
+"""Processes that build reports, renewed when one of them dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from typing import ParamSpec, Self, TypeVar
+
+from hilum import telemetry
+from hilum.errors import WorkerDied
+from hilum.wiring.charge import die_with_parent
+
+P = ParamSpec("P")
+T = TypeVar("T")
+log = telemetry.logger("wiring")
+
+
+class ReportPool:
+    """A pool of spawned processes. One that dies breaks the whole pool, as Python's pools do; then there is a new one at once."""
+
+    def __init__(self, processes: int) -> None:
+        self._processes = processes
+
+    def __enter__(self) -> Self:
+        """Start the processes: their imports take a second that no study should wait for."""
+        self._executor = self._started()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End them."""
+        self._executor.shutdown(cancel_futures=True)
+
+    async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The function's result, from another process. Raises what it raises, and WorkerDied for all that a dying process took along."""
+        executor = self._executor
+        try:
+            return await asyncio.wrap_future(executor.submit(function, *args, **kwargs))
+        except BrokenProcessPool as error:
+            if executor is self._executor:
+                log.warning("report_process_died", advice="its results are tried again, one at a time")
+                self._executor = self._started()
+            raise WorkerDied from error
+
+    def _started(self) -> ProcessPoolExecutor:
+        executor = ProcessPoolExecutor(self._processes, get_context("spawn"), _start)
+        for _ in range(self._processes):
+            executor.submit(os.getpid)
+        return executor
+
+
+def _start() -> None:
+    """Initialise a process: it ends with its dispatcher, and Ctrl-C is the supervisor's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    telemetry.silence_libraries()
+    die_with_parent(os.getppid())
+    import hilum.report  # noqa: F401, PLC0415 - loads highdicom now instead of with the first report

@@ -1,0 +1,125 @@
+"""Backup: whole although others write, incremental, and nothing that was acknowledged is missing from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hilum.domain import Lane
+from hilum.errors import ConfigurationError
+from hilum.store.archive import Archive
+from hilum.store.backup import back_up
+from hilum.store.ledger import Ledger
+from hilum.store.migrate import require_revision
+from hilum.store.retention import Retention, Rule
+from hilum.store.views import LedgerViews, StudyFilter
+from tests.support.api_client import migrated_sqlite
+from tests.support.street import Clock, Street
+
+
+@pytest.fixture
+def street(tmp_path: Path) -> Iterator[Street]:
+    (tmp_path / "state").mkdir()
+    clock = Clock()
+    ledger = Ledger(migrated_sqlite(tmp_path / "state"), clock)
+    yield Street(ledger, clock)
+    ledger.close()
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    return Archive(tmp_path / "state" / "archive", "listener-0")
+
+
+def store(archive: Archive, name: str, content: bytes = b"pixels") -> Path:
+    file = archive.root / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(content)
+    return file
+
+
+def copied(folder: Path) -> dict[str, bytes]:
+    root = folder / "archive"
+    return {str(file.relative_to(root)): file.read_bytes() for file in root.rglob("*.dcm")}
+
+
+def test_the_copy_holds_what_the_ledger_names_and_what_was_acknowledged(street: Street, archive: Archive, tmp_path: Path) -> None:
+    store(archive, "studies/1.2.3.1.dcm", b"one")
+    street.walk("1.2.3", 1)
+    store(archive, "quarantine/ab/cd/other.dcm", b"conflict")
+    with archive.begin() as incoming:
+        incoming.write(b"acknowledged, no row yet")
+        arriving = incoming.commit()
+    put = back_up(street.ledger.url, archive, tmp_path / "copy")
+    assert sum(put.values()) == 3
+    assert put["missing"] == 0
+    assert copied(tmp_path / "copy") == {
+        "studies/1.2.3.1.dcm": b"one",
+        "quarantine/ab/cd/other.dcm": b"conflict",
+        f"unindexed/backup/{arriving.name}": b"acknowledged, no row yet",
+    }
+    assert list(Archive(tmp_path / "copy" / "archive").unindexed())
+    url = f"sqlite:///{tmp_path / 'copy' / 'ledger.sqlite'}"
+    require_revision(url)
+    views, original = LedgerViews(url), LedgerViews(street.ledger.url)
+    assert views.list_studies(StudyFilter()) == original.list_studies(StudyFilter())
+    assert views.study("1.2.3") == original.study("1.2.3")
+    views.close()
+    original.close()
+
+
+def test_again_into_the_same_folder_costs_only_what_is_new(street: Street, archive: Archive, tmp_path: Path) -> None:
+    store(archive, "studies/1.2.3.1.dcm")
+    street.walk("1.2.3", 1)
+    back_up(street.ledger.url, archive, tmp_path / "copy")
+    store(archive, "studies/1.2.4.1.dcm")
+    street.walk("1.2.4", 1)
+    put = back_up(street.ledger.url, archive, tmp_path / "copy")
+    assert (put["known"], put["linked"] + put["copied"]) == (1, 1)
+
+
+def test_a_copy_that_was_cut_off_is_made_whole(street: Street, archive: Archive, tmp_path: Path) -> None:
+    store(archive, "studies/1.2.3.1.dcm", b"whole")
+    street.walk("1.2.3", 1)
+    half = tmp_path / "copy" / "archive" / "studies"
+    half.mkdir(parents=True)
+    (half / "1.2.3.1.part").write_bytes(b"wh")
+    (half / "1.2.3.1.dcm").write_bytes(b"wh")
+    (tmp_path / "copy" / "ledger.part").write_bytes(b"half")
+    back_up(street.ledger.url, archive, tmp_path / "copy")
+    assert copied(tmp_path / "copy") == {"studies/1.2.3.1.dcm": b"whole"}
+
+
+def test_a_file_that_is_gone_is_said_and_pixels_that_left_are_not_missed(street: Street, archive: Archive, tmp_path: Path) -> None:
+    street.walk("1.2.3", 1)
+    assert back_up(street.ledger.url, archive, tmp_path / "copy")["missing"] == 1
+    retention = Retention(street.ledger.url, archive, street.clock)
+    street.clock.now += 1
+    retention.release(Rule(frozenset(Lane), street.clock.now, "age"))
+    assert back_up(street.ledger.url, archive, tmp_path / "copy")["missing"] == 0
+    retention.close()
+
+
+def test_nobody_is_at_work_on_a_copy(street: Street, archive: Archive, tmp_path: Path) -> None:
+    street.receive("1.2.3", 1)
+    street.jobs_of("analyse")
+    street.ledger.hold_lane("pacs", "worker-1", 600)
+    street.beat("analyser-1", "analyser")
+    back_up(street.ledger.url, archive, tmp_path / "copy")
+    restored = Ledger(f"sqlite:///{tmp_path / 'copy' / 'ledger.sqlite'}", street.clock)
+    (job,) = restored.claim("analyse", 1, "worker-2", 60)
+    assert (job.lease.attempts, job.lease.lapses) == (1, 0)
+    assert restored.hold_lane("pacs", "worker-2", 60)
+    restored.close()
+    views = LedgerViews(f"sqlite:///{tmp_path / 'copy' / 'ledger.sqlite'}")
+    assert views.processes() == []
+    views.close()
+    assert street.claim("analyse") == [], "the original goes on"
+
+
+def test_no_backup_into_itself(street: Street, archive: Archive, tmp_path: Path) -> None:
+    for folder in (tmp_path / "state", tmp_path / "state" / "archive" / "backup"):
+        with pytest.raises(ConfigurationError, match="lies in the state folder"):
+            back_up(street.ledger.url, archive, folder)

@@ -1,0 +1,259 @@
+"""Erasure of a patient on SQLite and on a real PostgreSQL: no byte stays, others are left alone, a crash in the middle is finished."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydicom import Dataset
+from pydicom.filebase import DicomBytesIO
+from pydicom.filewriter import write_dataset
+from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
+from sqlalchemy import insert, select
+
+from hilum.domain import Advance, DeliveryState, Lane, ReadingState, Rejection, RemovalReason
+from hilum.errors import ConfigurationError
+from hilum.receive import file_meta
+from hilum.receive.file_meta import FileMeta
+from hilum.receive.patient import Patient, read_patient
+from hilum.settings import Ledger as LedgerSettings
+from hilum.settings import Settings, Site
+from hilum.store import schema
+from hilum.store.archive import Archive
+from hilum.store.erasure import Erasure
+from hilum.store.ledger import Ledger
+from hilum.store.migrate import migrate
+from hilum.store.views import LedgerViews, StudyFilter
+from hilum.wiring.erasing import erase
+from tests.support.api_client import migrated_sqlite
+from tests.support.postgres import fresh_database, postgres_server
+from tests.support.street import RELEASE, Clock, Street
+
+NAME, PATIENT, OTHER = "Zwingli^Ottilie", "PID-4711-OZ", "PID-9"
+MARKS = [NAME.encode(), PATIENT.encode(), b"1.2.3.1", b"Zwingli"]
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return migrated_sqlite(tmp_path)
+    found = fresh_database(request.getfixturevalue("postgres_url"))
+    migrate(found)
+    return found
+
+
+@pytest.fixture
+def settings(url: str, tmp_path: Path) -> Settings:
+    (tmp_path / "archive" / "locks").mkdir(parents=True)
+    defaults = {name: field.get_default() for name, field in Settings.model_fields.items()}
+    return Settings.model_construct(**{**defaults, "site": Site(state_dir=tmp_path), "ledger": LedgerSettings(url=url)})
+
+
+@pytest.fixture
+def street(url: str) -> Iterator[Street]:
+    clock = Clock()
+    ledger = Ledger(url, clock)
+    yield Street(ledger, clock)
+    ledger.close()
+
+
+def header_of(patient_id: str, syntax: str = ExplicitVRLittleEndian, charset: str = "ISO_IR 100", issuer: str = "") -> bytes:
+    found = Dataset()
+    found.SpecificCharacterSet = charset
+    found.PatientName, found.PatientID, found.PatientBirthDate = NAME if patient_id == PATIENT else "Roe^Jan", patient_id, "19500101"
+    if issuer:
+        found.IssuerOfPatientID = issuer
+    found.ImageComments = "x" * 5000
+    stream = DicomBytesIO()
+    stream.is_implicit_VR, stream.is_little_endian = syntax == ImplicitVRLittleEndian, True
+    write_dataset(stream, found)
+    return bytes(stream.getvalue())
+
+
+def receive(street: Street, archive: Archive, study: str, number: int, patient_id: str = PATIENT, **changes: object) -> None:
+    arrival = street._arrival(study, number, Lane.LIVE, "CR1", RELEASE)
+    fields = {"header": header_of(patient_id), "path": f"st/ud/{study}.{number}.dcm", **changes}
+    file = archive.root / str(fields["path"])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(stored(fields["header"]))
+    street.ledger.record([dataclasses.replace(arrival, instance=dataclasses.replace(arrival.instance, **fields))])
+
+
+def stored(header: bytes) -> bytes:
+    return file_meta.encode(FileMeta("1.2.840.10008.5.1.4.1.1.1", "1.5.1", ExplicitVRLittleEndian, "CR1", "HILUM")) + header
+
+
+def walk_on(street: Street) -> None:
+    street.read()
+    street.assemble()
+    street.report()
+    street.deliver()
+
+
+def rows(street: Street, table: object) -> list:
+    with street.ledger._engine.begin() as connection:
+        return list(connection.execute(select(table).order_by(table.c.id)).all())  # type: ignore[attr-defined]
+
+
+def found_in(folder: Path, marks: list[bytes] = MARKS) -> list[str]:
+    return [f"{file.name}: {mark!r}" for file in folder.rglob("*") if file.is_file() for mark in marks if mark in file.read_bytes()]
+
+
+def test_no_byte_of_the_patient_stays_and_others_are_left_alone(settings: Settings, street: Street, url: str, tmp_path: Path) -> None:
+    archive = Archive(settings.archive_dir)
+    for number in range(30):  # neighbours: pages are shared, split and merged
+        receive(street, archive, f"1.9.{number}", 1, OTHER)
+    receive(street, archive, "1.2.3", 1)
+    receive(street, archive, "1.2.3", 2)
+    receive(street, archive, "1.2.4", 1)
+    walk_on(street)
+    receive(street, archive, "1.2.3", 1, digest="new", path="st/ud/merged.dcm")  # a header revision
+    rejected = Rejection("1.2.3.1.9", "1.2.3", RemovalReason.QUALITY, "1.2.3.1.8", "CR1")
+    street.ledger.reject([rejected])
+    assert found_in(tmp_path)
+    report = erase(settings, Patient(PATIENT))
+    assert (report.studies, report.images, report.documents, dict(report.delivered)) == (2, 3, 4, {"pacs": 2})
+    assert (report.files_left, report.arriving, report.is_rewritten, report.is_complete) == (0, 0, True, True)
+    assert found_in(tmp_path) == []
+    assert [file.name for file in archive.root.rglob("*.dcm") if not file.name.startswith("1.9.")] == []
+    views = LedgerViews(url)
+    studies, _ = views.list_studies(StudyFilter(), limit=100)
+    erased = [item for item in studies if item["state"] == "erased"]
+    assert (len(studies), len(erased)) == (32, 2)
+    assert all(item["study_instance_uid"].startswith("2.25.") and len(item["study_instance_uid"]) <= 64 for item in erased)
+    kept = views.study("1.9.0")
+    assert kept is not None
+    assert kept["results"][0]["findings"]
+    assert len(rows(street, schema.instance)) == 33
+    assert erase(settings, Patient(OTHER), is_dry_run=True).studies == 30
+    views.close()
+
+
+def test_rows_become_tombstones(settings: Settings, street: Street, url: str) -> None:
+    archive = Archive(settings.archive_dir)
+    receive(street, archive, "1.2.3", 1)
+    walk_on(street)
+    erase(settings, Patient(PATIENT), has_to_rewrite=False)
+    (image,), (reading,), (result,), (study,) = (
+        rows(street, table) for table in (schema.instance, schema.reading, schema.result, schema.study)
+    )
+    assert (image.header, image.digest, image.pixel_digest, image.is_removed) == (b"", "", "", True)
+    assert image.pixels_removed_at is not None
+    assert (reading.state, reading.logits, reading.view) == ("erased", None, None)
+    assert (result.state, result.content["findings"], result.content["source_images"], result.identifiers) == ("erased", [], [], {})
+    assert (study.state, study.reason, study.open_readings) == ("erased", "erased", 0)
+    assert {image.study_instance_uid, reading.study_instance_uid, result.study_instance_uid} == {study.study_instance_uid}
+    assert [(row.content, row.sop_instance_uid) for row in rows(street, schema.document)] == [(b"", None)] * 2
+    assert [row.state for row in rows(street, schema.delivery)] == ["delivered"]
+    views = LedgerViews(url)
+    assert views.document(1) is None
+    assert views.study(study.study_instance_uid)["results"][0]["outcome"] == "analysed"  # type: ignore[index]
+    views.close()
+
+
+@pytest.mark.parametrize("stage", ["analyse", "assemble", "report", "deliver"])
+def test_work_in_progress_is_thrown_away_and_nothing_can_be_done_again(stage: str, settings: Settings, street: Street) -> None:
+    receive(street, Archive(settings.archive_dir), "1.2.3", 1)
+    steps = {"analyse": [], "assemble": [street.read], "report": [street.read, street.assemble]}
+    for step in steps.get(stage, [street.read, street.assemble, street.report]):
+        step()
+    street.clock.now += 20
+    (job,) = street.claim(stage)
+    erase(settings, Patient(PATIENT), has_to_rewrite=False)
+    state = {"analyse": ReadingState.ANALYSED, "deliver": DeliveryState.DELIVERED}.get(stage, "closed")
+    assert street.ledger.advance(stage, [(job.lease, Advance(state, {}))]) == [False]
+    assert street.ledger.end_leases("worker-1", is_clean=False) == 0
+    street.clock.now += 1000
+    for name in ("analyse", "assemble", "report", "deliver"):
+        street.ledger.requeue(name)
+        assert street.claim(name) == []
+    assert [row.state for row in rows(street, schema.delivery)] in ([], ["cancelled"])
+
+
+def test_a_study_that_is_sent_again_is_new_and_can_be_erased_again(settings: Settings, street: Street) -> None:
+    archive = Archive(settings.archive_dir)
+    for _ in range(2):
+        receive(street, archive, "1.2.3", 1)
+        walk_on(street)
+        assert erase(settings, Patient(PATIENT), has_to_rewrite=False).studies == 1
+    tombstones = [row.study_instance_uid for row in rows(street, schema.study)]
+    assert len(set(tombstones)) == 2
+
+
+def test_a_crash_in_the_middle_is_finished_by_the_next(settings: Settings, street: Street, tmp_path: Path) -> None:
+    archive = Archive(settings.archive_dir)
+    for study in ("1.2.3", "1.2.4"):
+        receive(street, archive, study, 1)
+    crashed = Erasure(settings.ledger_url, archive)
+    crashed.erase_study("1.2.3")
+    crashed.close()
+    assert len(list(archive.root.rglob("*.dcm"))) == 2
+    assert erase(settings, Patient(PATIENT)).studies == 1
+    assert list(archive.root.rglob("*.dcm")) == []
+    assert found_in(tmp_path) == []
+    again = erase(settings, Patient(PATIENT))
+    assert (again.studies, again.is_complete) == (0, True)
+
+
+def test_quarantine_is_judged_by_each_file_itself(settings: Settings, street: Street, tmp_path: Path) -> None:
+    archive = Archive(settings.archive_dir)
+    receive(street, archive, "1.7.7", 1, OTHER)
+    folder = archive.root / "quarantine" / "ab" / "cd"
+    folder.mkdir(parents=True)
+    theirs, others, nobodys = (folder / f"{name}.dcm" for name in ("theirs", "others", "nobodys"))
+    theirs.write_bytes(stored(header_of(PATIENT)))
+    others.write_bytes(stored(header_of(OTHER)))
+    nobodys.write_bytes(b"no DICOM")
+    row = {"sop_instance_uid": "1.7.7.1", "size_bytes": 5, "received_at": 1.0, "calling_ae_title": "CR1", "state": "held"}
+    with street.ledger._engine.begin() as connection:
+        for name in ("theirs", "others"):
+            connection.execute(insert(schema.conflict).values(**row, path=f"quarantine/ab/cd/{name}.dcm", digest=name))
+    report = erase(settings, Patient(PATIENT))
+    assert (report.studies, report.quarantined, report.unreadable) == (0, 1, 1)
+    assert [theirs.exists(), others.exists(), nobodys.exists()] == [False, True, True]
+    assert [(item.state, item.digest == item.path[17:-4]) for item in rows(street, schema.conflict)] == [
+        ("discarded", False),
+        ("held", True),
+    ]
+
+
+def test_a_file_that_arrives_just_now_is_said(settings: Settings, street: Street) -> None:
+    archive = Archive(settings.archive_dir, "listener")
+    with archive.begin() as incoming:
+        incoming.write(stored(header_of(PATIENT)))
+        incoming.commit()
+    report = erase(settings, Patient(PATIENT))
+    assert (report.arriving, report.is_complete) == (1, False)
+
+
+def test_the_issuer_tells_equal_ids_apart(settings: Settings, street: Street) -> None:
+    archive = Archive(settings.archive_dir)
+    for number, issuer in enumerate(("", "NORTH", "SOUTH")):
+        receive(street, archive, f"1.2.{number}", 1, header=header_of(PATIENT, issuer=issuer))
+    assert erase(settings, Patient(PATIENT, "NORTH"), is_dry_run=True).studies == 1
+    assert erase(settings, Patient(PATIENT, ""), is_dry_run=True).studies == 1
+    assert erase(settings, Patient(PATIENT), is_dry_run=True).studies == 3
+    assert not any(row.header == b"" for row in rows(street, schema.instance)), "a dry run changes nothing"
+
+
+def test_without_an_archive_nothing_is_promised(settings: Settings, street: Street) -> None:
+    (settings.archive_dir / "locks").rmdir()
+    with pytest.raises(ConfigurationError, match="where the archive is mounted"):
+        erase(settings, Patient(PATIENT))
+
+
+@pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian])
+@pytest.mark.parametrize(("charset", "patient_id"), [("ISO_IR 100", "Ä-17"), ("ISO_IR 192", "患者-1"), ("ISO_IR 144", "Ж7"), ("", "A B ")])
+def test_the_id_is_read_in_its_character_set(syntax: str, charset: str, patient_id: str) -> None:
+    header = header_of(patient_id, syntax, charset or "ISO_IR 6")
+    assert read_patient(header, syntax).patient_id == patient_id.strip()
+    assert Patient(patient_id.strip()).is_of(header, syntax)
+    assert not Patient("A").is_of(header, syntax), "a part of an ID is another ID"

@@ -1,0 +1,314 @@
+"""Promise 4 on SQLite and on a real PostgreSQL: what may leave the archive, what must not, and what a crash in the middle leaves."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+
+from hilum.domain import Advance, DeliveryState, Lane, ReadingState, StudyState
+from hilum.store import schema
+from hilum.store.archive import Archive
+from hilum.store.expiring import Removed
+from hilum.store.ledger import Ledger, RecordOutcome
+from hilum.store.migrate import migrate
+from hilum.store.retention import Retention, Rule
+from tests.support.api_client import migrated_sqlite
+from tests.support.postgres import fresh_database, postgres_server
+from tests.support.street import RELEASE, Clock, Street
+
+HOUR = 3600.0
+EVERY_LANE = frozenset(Lane)
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return migrated_sqlite(tmp_path)
+    found = fresh_database(request.getfixturevalue("postgres_url"))
+    migrate(found)
+    return found
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def street(url: str, clock: Clock) -> Iterator[Street]:
+    ledger = Ledger(url, clock)
+    yield Street(ledger, clock)
+    ledger.close()
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Archive:
+    (tmp_path / "archive" / "locks").mkdir(parents=True)
+    return Archive(tmp_path / "archive")
+
+
+@pytest.fixture
+def retention(url: str, archive: Archive, clock: Clock) -> Iterator[Retention]:
+    opened = Retention(url, archive, clock)
+    yield opened
+    opened.close()
+
+
+def store(archive: Archive, study: str, *numbers: int) -> list[Path]:
+    files = [archive.root / "studies" / f"{study}.{number}.dcm" for number in numbers]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"x" * 1000)
+    return files
+
+
+def older_than(clock: Clock, hours: float, cause: str = "age") -> Rule:
+    return Rule(EVERY_LANE, clock.now - hours * HOUR, cause)
+
+
+def rows(street: Street, table: object) -> list:
+    with street.ledger._engine.begin() as connection:
+        return list(connection.execute(select(table).order_by(table.c.id)).all())  # type: ignore[attr-defined]
+
+
+def test_pixels_leave_after_their_time_and_rows_stay(street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
+    files = store(archive, "1.2.3", 1, 2)
+    street.walk("1.2.3", 1, 2)
+    clock.now += HOUR - 1
+    assert retention.release(older_than(clock, 1)) == 0
+    clock.now += 2
+    assert retention.release(older_than(clock, 1)) == 2000
+    assert all(file.exists() for file in files), "the row first, then the file"
+    removed = retention.remove_files()
+    assert [(item.cause, item.size_bytes, item.problem) for item in removed] == [("age", 1000, None)] * 2
+    assert not any(file.exists() for file in files)
+    assert [(row.pixels_removed_at, row.is_removed, row.header) for row in rows(street, schema.instance)] == [
+        (clock.now, False, b"PatientName=DOE^JANE")
+    ] * 2
+    assert len(rows(street, schema.document)) == 2
+    assert rows(street, schema.expired_file) == []
+    assert (retention.release(older_than(clock, 1)), retention.remove_files()) == (0, [])
+
+
+def undelivered(street: Street) -> None:
+    street.receive("1.2.3", 1)
+    street.read()
+    street.assemble()
+    street.report()
+
+
+def dead(street: Street) -> None:
+    undelivered(street)
+    (job,) = street.claim("deliver")
+    street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "sop_class_refused"}))])
+
+
+def unread(street: Street) -> None:
+    street.receive("1.2.3", 1)
+
+
+def in_work(street: Street) -> None:
+    street.receive("1.2.3", 1)
+    street.jobs_of("analyse")
+
+
+def unreported(street: Street) -> None:
+    street.receive("1.2.3", 1)
+    street.read()
+    street.assemble()
+
+
+def collecting_again(street: Street) -> None:
+    street.walk("1.2.3", 1)
+    street.receive("1.2.3", 2)
+
+
+def requeued(street: Street) -> None:
+    street.receive("1.2.3", 1)
+    street.read(ReadingState.NOT_ANALYSED, "undecodable")
+    street.assemble()
+    street.report()
+    street.deliver()
+    street.ledger.requeue("analyse", reason="undecodable")
+
+
+def failed_study(street: Street) -> None:
+    street.walk("1.2.3", 1)
+    with street.ledger._engine.begin() as connection:
+        connection.execute(update(schema.study).values(state=StudyState.FAILED))
+
+
+@pytest.mark.parametrize("open_end", [undelivered, dead, unread, in_work, unreported, collecting_again, requeued, failed_study])
+def test_what_is_open_keeps_its_pixels_however_old(open_end, street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
+    open_end(street)
+    clock.now += 1000 * HOUR
+    for rule in (older_than(clock, 1), older_than(clock, 0, "pressure")):
+        assert retention.release(rule) == 0
+    assert all(row.pixels_removed_at is None for row in rows(street, schema.instance))
+
+
+def test_a_study_that_nobody_receives_counts_from_its_report(street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
+    street.destinations = ()
+    store(archive, "1.2.3", 1)
+    street.walk("1.2.3", 1)
+    clock.now += HOUR + 1
+    assert retention.release(older_than(clock, 1)) == 1000
+
+
+def test_a_cancelled_delivery_holds_nothing_up(street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
+    undelivered(street)
+    with street.ledger._engine.begin() as connection:
+        connection.execute(update(schema.delivery).values(state="cancelled", reason="untrained_weights", finished_at=clock.now))
+    clock.now += HOUR + 1
+    assert retention.release(older_than(clock, 1)) == 1000
+
+
+def test_a_lane_has_its_own_time(street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
+    for study, lane in (("1.2.3", Lane.LIVE), ("1.2.4", Lane.REANALYSIS)):
+        store(archive, study, 1)
+        street.receive(study, 1, lane=lane)
+    street.read()
+    street.assemble()
+    street.report()
+    street.deliver()
+    clock.now += HOUR + 1
+    assert retention.release(Rule({Lane.REANALYSIS}, clock.now - HOUR, "age")) == 1000
+    assert [row.pixels_removed_at is None for row in rows(street, schema.instance)] == [True, False]
+
+
+def test_under_pressure_the_oldest_delivered_goes_first_and_no_more_than_is_missing(
+    street: Street, clock: Clock, archive: Archive, retention: Retention
+) -> None:
+    street.receive("1.2.3", 1)
+    street.read()
+    street.assemble()
+    street.report()
+    late = street.claim("deliver")
+    street.walk("1.2.4", 1)
+    street.walk("1.2.5", 1)
+    clock.now += 1
+    street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DELIVERED)) for job in late])
+    clock.now += 1
+    order = []
+    while retention.release(older_than(clock, 0, "pressure"), bytes_wanted=1):
+        order.append([row.study_instance_uid for row in rows(street, schema.instance) if row.pixels_removed_at is not None])
+        clock.now += 1
+    assert order[0] == ["1.2.4"], "received last, delivered first"
+    assert [len(found) for found in order] == [1, 2, 3]
+    assert set(order[1]) == {"1.2.4", "1.2.5"}
+
+
+def test_a_late_image_still_aggregates_the_earlier_reading(street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
+    street.walk("1.2.3", 1)
+    clock.now += HOUR
+    assert retention.release(older_than(clock, 0)) == 1000
+    street.receive("1.2.3", 2)
+    street.read()
+    clock.now += 20
+    (job,) = street.claim("assemble")
+    assert [(item.sop_instance_uid, item.pixels_removed_at is None) for item in job.instances] == [("1.2.3.1", False), ("1.2.3.2", True)]
+    assert [item.logits for item in job.readings] == [(0.5,), (0.5,)]
+
+
+def test_a_crash_after_the_row_leaves_the_file_to_the_next(
+    url: str, street: Street, clock: Clock, archive: Archive, retention: Retention
+) -> None:
+    (file,) = store(archive, "1.2.3", 1)
+    street.walk("1.2.3", 1)
+    clock.now += HOUR
+    assert retention.release(older_than(clock, 0)) == 1000
+    assert file.exists()
+    second = Retention(url, archive, clock)
+    assert [item.path for item in second.remove_files()] == ["studies/1.2.3.1.dcm"]
+    assert not file.exists()
+    second.close()
+
+
+def test_a_crash_after_the_file_is_forgiven(street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
+    (file,) = store(archive, "1.2.3", 1)
+    street.walk("1.2.3", 1)
+    clock.now += HOUR
+    retention.release(older_than(clock, 0))
+    file.unlink()
+    assert retention.remove_files() == [Removed("studies/1.2.3.1.dcm", "age", 0)]
+    assert rows(street, schema.expired_file) == []
+
+
+def test_a_file_that_cannot_be_deleted_is_said_and_tried_again(
+    street: Street, clock: Clock, archive: Archive, retention: Retention
+) -> None:
+    (file,) = store(archive, "1.2.3", 1)
+    file.unlink()
+    file.mkdir()
+    street.walk("1.2.3", 1)
+    clock.now += HOUR
+    retention.release(older_than(clock, 0))
+    assert [item.problem for item in retention.remove_files()] == ["Is a directory"]
+    assert retention.remove_files() == [], "one bad file must not hold up the others"
+    file.rmdir()
+    clock.now += HOUR
+    assert [item.problem for item in retention.remove_files()] == [None]
+
+
+def same_file_again(street: Street, **changes: object) -> RecordOutcome:
+    arrival = street._arrival("1.2.3", 1, Lane.LIVE, "CR1", RELEASE)
+    arrival = dataclasses.replace(arrival, instance=dataclasses.replace(arrival.instance, **changes))
+    return street.ledger.record([arrival])[0]
+
+
+def test_pixels_that_come_again_are_kept_again(street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
+    street.walk("1.2.3", 1)
+    clock.now += HOUR
+    retention.release(older_than(clock, 0))
+    assert same_file_again(street, path="studies/again.dcm", received_at=clock.now) is RecordOutcome.RESTORED
+    (row,) = rows(street, schema.instance)
+    assert (row.path, row.pixels_removed_at) == ("studies/again.dcm", None)
+    assert [item.path for item in retention.remove_files()] == ["studies/1.2.3.1.dcm"]
+    assert retention.release(older_than(clock, 1)) == 0, "its time begins anew"
+    clock.now += HOUR + 1
+    assert retention.release(older_than(clock, 1)) == 1000
+
+
+def test_a_file_that_a_scan_finds_again_is_not_deleted_under_its_row(
+    street: Street, clock: Clock, archive: Archive, retention: Retention
+) -> None:
+    (file,) = store(archive, "1.2.3", 1)
+    street.walk("1.2.3", 1)
+    clock.now += HOUR
+    retention.release(older_than(clock, 0))
+    assert same_file_again(street) is RecordOutcome.RESTORED
+    assert retention.remove_files() == []
+    assert file.exists()
+
+
+def test_an_older_header_leaves_after_an_hour(street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
+    (file,) = store(archive, "1.2.3", 1)
+    street.walk("1.2.3", 1)
+    outcome = same_file_again(street, path="studies/merged.dcm", digest="another", header=b"PatientName=ROE^JANE")
+    assert outcome is RecordOutcome.HEADER_REVISION
+    clock.now += HOUR - 1
+    assert retention.remove_files() == [], "an analyser may be reading it"
+    clock.now += 2
+    assert [(item.path, item.cause) for item in retention.remove_files()] == [("studies/1.2.3.1.dcm", "superseded")]
+    assert not file.exists()
+    assert [row.path for row in rows(street, schema.instance)] == ["studies/merged.dcm"]
+
+
+def test_one_host_keeps_house(url: str, archive: Archive, clock: Clock, retention: Retention) -> None:
+    other = Retention(url, archive, clock)
+    assert retention.hold("one", 60)
+    assert not other.hold("two", 60)
+    assert retention.hold("one", 60)
+    clock.now += 61
+    assert other.hold("two", 60)
+    other.close()

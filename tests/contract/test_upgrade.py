@@ -1,0 +1,140 @@
+"""Upgrade: a full ledger goes through a next revision and keeps every row; a step that fails changes nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, inspect, text
+from sqlalchemy.exc import DBAPIError
+
+from hilum.errors import ConfigurationError
+from hilum.store import migrate as migrating
+from hilum.store.ledger import Ledger
+from hilum.store.migrate import current_revision, migrate, require_revision
+from hilum.store.schema import metadata
+from tests.support.postgres import fresh_database, postgres_server
+from tests.support.street import Clock, Street
+
+# What a next release may do: a column, a table made anew on SQLite because a type changes, an index, values worked out from rows.
+NEXT = '''"""The next release."""
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision, branch_labels, depends_on = "9999", "0001", None, None
+
+
+def upgrade() -> None:
+    with op.batch_alter_table("instance") as batch:
+        batch.add_column(sa.Column("modality", sa.String(16)))
+        batch.alter_column("path", type_=sa.String(250), existing_type=sa.String(200), existing_nullable=False)
+    op.execute("UPDATE instance SET modality = 'DX'")
+    with op.batch_alter_table("result") as batch:
+        batch.alter_column("outcome", type_=sa.String(20), existing_type=sa.String(16), existing_nullable=False)
+    op.create_index("ix_instance_modality", "instance", ["modality"])
+'''
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    return fresh_database(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def full(url: str) -> str:
+    """A ledger with rows in every table of the street, finished and open ones."""
+    migrate(url)
+    ledger = Ledger(url, Clock())
+    street = Street(ledger, ledger._clock)  # type: ignore[arg-type]
+    for number in range(5):
+        street.walk(f"1.2.{number}", 1, 2)
+    street.walk("1.2.0", 3)
+    street.receive("1.3.1", 1)
+    street.read()
+    street.receive("1.3.2", 1)
+    ledger.hold_lane("pacs", "dispatcher-1", 60)
+    street.beat("listener-1", "listener")
+    ledger.close()
+    return url
+
+
+def next_release(folder: Path, script: str = NEXT) -> Path:
+    location = folder / "migrations"
+    shutil.copytree(Path(migrating.__file__).parent / "migrations", location)
+    (location / "versions" / "9999_next.py").write_text(script)
+    return location
+
+
+def contents(url: str) -> dict[str, list[dict[str, object]]]:
+    """All rows of all tables."""
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        names = [name for name in inspect(engine).get_table_names() if name != "alembic_version"]
+        found = {name: [dict(row) for row in connection.execute(text(f"SELECT * FROM {name} ORDER BY 1")).mappings()] for name in names}
+    engine.dispose()
+    return found
+
+
+def test_every_row_survives_and_the_street_goes_on(full: str, tmp_path: Path) -> None:
+    before = contents(full)
+    assert {"instance", "reading", "study", "result", "document", "delivery", "destination"} <= {name for name in before if before[name]}
+    assert migrate(full, next_release(tmp_path)) == "9999"
+    after = contents(full)
+    assert all(row.pop("modality") == "DX" for row in after["instance"])
+    assert after == before
+    assert current_revision(full) == "9999"
+    clock = Clock()
+    clock.now += 1000
+    ledger = Ledger(full, clock)
+    street = Street(ledger, clock)
+    street.read()
+    street.assemble()
+    street.report()
+    street.deliver()
+    assert {row["state"] for row in contents(full)["study"]} == {"closed"}
+    ledger.close()
+
+
+def test_twice_is_once_and_the_identity_stays(full: str) -> None:
+    before = contents(full)
+    migrate(full)
+    assert contents(full) == before
+
+
+def test_a_step_that_fails_changes_nothing(full: str, tmp_path: Path) -> None:
+    before = contents(full)
+    broken = NEXT + '    op.execute("UPDATE instance SET no_such_column = 1")\n'
+    with pytest.raises((DBAPIError, ConfigurationError)):
+        migrate(full, next_release(tmp_path, broken))
+    assert contents(full) == before
+    assert current_revision(full) == "0001"
+    require_revision(full)
+
+
+def test_a_step_that_breaks_references_changes_nothing(full: str, tmp_path: Path) -> None:
+    before = contents(full)
+    with pytest.raises((DBAPIError, ConfigurationError)):
+        migrate(full, next_release(tmp_path, NEXT + '    op.execute("DELETE FROM instance")\n'))
+    assert contents(full) == before
+
+
+def test_a_ledger_of_a_newer_version_is_refused_in_words(full: str, tmp_path: Path) -> None:
+    migrate(full, next_release(tmp_path))
+    for refuse in (migrate, require_revision):
+        with pytest.raises(ConfigurationError, match="revision 9999"):
+            refuse(full)
+
+
+def test_a_migrated_ledger_has_the_tables_of_the_schema(url: str) -> None:
+    migrate(url)
+    assert set(contents(url)) == set(metadata.tables)

@@ -1,0 +1,300 @@
+"""What is no new image, through the real listener: our own documents, rejection notes, and who may connect at all."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydicom import dcmread
+from pydicom.dataset import Dataset
+from pydicom.uid import ImplicitVRLittleEndian, SecondaryCaptureImageStorage
+
+from hilum.domain import DeliveryJob, DeliveryState, Document
+from hilum.errors import Refused
+from hilum.settings import Destination
+from hilum.store.ledger import Ledger
+from hilum.wiring.dispatcher import DeliverHandler
+from load_tests.phantom import make_instance, make_study
+from tests.support.listening import ListenerProcess, make_settings, unindexed
+from tests.support.notes import KOS, TITLES, key_objects, own_report, wire
+from tests.support.peers import StoreScp
+from tests.support.raw_scu import DX, RawScu
+from tests.support.results import LEASE
+from tests.support.storing import data_set
+
+REPORTS = {
+    "1.2.840.10008.5.1.4.1.1.88.34": "Comprehensive 3D SR",
+    "1.2.840.10008.5.1.4.1.1.88.33": "Comprehensive SR",
+    "1.2.840.10008.5.1.4.1.1.88.22": "Enhanced SR",
+    "1.2.840.10008.5.1.4.1.1.88.11": "Basic Text SR",
+}
+
+
+@pytest.fixture(scope="module")
+def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenerProcess]:
+    with ListenerProcess(make_settings(tmp_path_factory.mktemp("objects") / "state")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def ledger(listener: ListenerProcess) -> Iterator[Ledger]:
+    opened = listener.ledger()
+    yield opened
+    opened.close()
+
+
+def wait_for(rows: Any, seconds: float = 20) -> Any:
+    import time
+
+    deadline = time.monotonic() + seconds
+    while not (found := rows()):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return found
+
+
+def association_of(listener: ListenerProcess, calling: str) -> dict[str, Any]:
+    (row,) = wait_for(lambda: listener.rows(f"SELECT * FROM association WHERE calling_ae_title = '{calling}'"))
+    return dict(row)
+
+
+def images(seed: int) -> list[Dataset]:
+    return make_study(seed=seed, views=("PA", "AP"), rows=64, columns=64)
+
+
+def store_images(listener: ListenerProcess, study: list[Dataset], calling: str = "MODALITY") -> None:
+    """Acknowledged and recorded."""
+    with RawScu(listener.port, calling=calling) as scu:
+        assert [scu.store(wire(image), image.SOPInstanceUID) for image in study] == [(0, "")] * len(study)
+    uid = study[0].StudyInstanceUID
+    wait_for(lambda: len(listener.rows(f"SELECT * FROM instance WHERE study_instance_uid = '{uid}'")) == len(study))
+
+
+def send(listener: ListenerProcess, dataset: Dataset, calling: str, **changes: Any) -> tuple[int, str]:
+    for keyword, value in changes.items():
+        setattr(dataset, keyword, value)
+    with RawScu(listener.port, sop_class_uid=dataset.SOPClassUID, calling=calling) as scu:
+        return scu.store(wire(dataset), dataset.SOPInstanceUID)
+
+
+def known(listener: ListenerProcess, uid: str) -> int:
+    return len(listener.rows(f"SELECT * FROM instance WHERE sop_instance_uid = '{uid}'"))
+
+
+@pytest.mark.parametrize("sop_class", REPORTS, ids=REPORTS.values())
+def test_our_own_report_is_acknowledged_counted_and_forgotten(listener: ListenerProcess, ledger: Ledger, sop_class: str) -> None:
+    report, calling = own_report(images(1), ledger.serial), f"PACS{sop_class[-2:]}"
+    assert send(listener, report, calling, SOPClassUID=sop_class) == (0, "")
+    row = association_of(listener, calling)
+    assert (row["own_documents"], row["stored"], row["refused"], row["reason"]) == (1, 0, 0, None)
+    assert known(listener, report.SOPInstanceUID) == 0
+    assert not list(unindexed(listener.archive))
+
+
+def test_our_own_report_is_known_by_its_uid_when_an_archive_has_changed_its_header(listener: ListenerProcess, ledger: Ledger) -> None:
+    report = own_report(images(2), ledger.serial)
+    changed = {"Manufacturer": "Archive", "DeviceSerialNumber": "7"}
+    assert send(listener, report, "CHANGED1", **changed)[0] == 0x0122
+    store_result(listener, report.SOPInstanceUID)
+    assert send(listener, report, "CHANGED2", **changed) == (0, "")
+    assert association_of(listener, "CHANGED2")["own_documents"] == 1
+
+
+def store_result(listener: ListenerProcess, uid: str) -> None:
+    """A document with this UID, as if it had been reported."""
+    import sqlite3
+
+    with sqlite3.connect(listener.settings.site.state_dir / "ledger.sqlite") as connection:
+        connection.execute(
+            "INSERT INTO result (study_instance_uid, release, source_digest, revision, state, lane, due_at, outcome, content, identifiers,"
+            " created_at, is_current) VALUES ('9.9', 'r@1', ?, 1, 'reported', 1, 0, 'analysed', '{}', '{}', 0, 1)",
+            (uid[-20:],),
+        )
+        connection.execute(
+            "INSERT INTO document (result_id, kind, media_type, sop_instance_uid, content, created_at)"
+            " SELECT max(id), 'sr', 'application/dicom', ?, x'00', 0 FROM result",
+            (uid,),
+        )
+
+
+def test_reports_of_others_are_refused_with_what_to_send(listener: ListenerProcess, ledger: Ledger) -> None:
+    report = own_report(images(3), "another-serial")
+    status, comment = send(listener, report, "OTHERSR")
+    assert (status, comment) == (0x0122, "Only our own SR is taken here, and discarded; send images")
+    row = association_of(listener, "OTHERSR")
+    assert (row["reason"], row["refused"], row["own_documents"]) == ("0x0122", 1, 0)
+    assert "send images" in row["advice"]
+    assert known(listener, report.SOPInstanceUID) == 0
+
+
+def test_a_secondary_capture_is_an_image_unless_it_is_ours(listener: ListenerProcess, ledger: Ledger) -> None:
+    picture = make_instance(4, modality="SC", rows=32, columns=32)
+    ours = {"Manufacturer": "Hilum project", "DeviceSerialNumber": ledger.serial}
+    assert send(listener, make_instance(5, modality="SC", rows=32, columns=32), "HEATMAP", **ours) == (0, "")
+    assert association_of(listener, "HEATMAP")["own_documents"] == 1
+    assert send(listener, picture, "CAPTURE") == (0, "")
+    wait_for(lambda: known(listener, picture.SOPInstanceUID))
+    assert picture.SOPClassUID == SecondaryCaptureImageStorage
+    assert association_of(listener, "CAPTURE")["stored"] == 1
+
+
+@pytest.mark.parametrize("title", [title for title in TITLES if title != "113000"], ids=lambda title: TITLES[title])
+def test_a_rejection_note_takes_its_images_out_of_the_study(listener: ListenerProcess, title: str) -> None:
+    study = images(int(title))
+    store_images(listener, study)
+    note = key_objects(study[1:], title)
+    assert send(listener, note, f"IOCM{title}") == (0, "")
+    (kept, removed) = listener.rows(f"SELECT * FROM instance WHERE study_instance_uid = '{study[0].StudyInstanceUID}' ORDER BY id")
+    assert (kept["is_removed"], removed["is_removed"]) == (0, 1)
+    assert removed["removal_reason"].replace("_", " ") == TITLES[title].lower()
+    (reading,) = listener.rows(f"SELECT * FROM reading WHERE instance_id = {removed['id']}")
+    assert (reading["state"], reading["reason"]) == ("not_analysed", "rejected")
+    row = association_of(listener, f"IOCM{title}")
+    assert (row["stored"], row["refused"]) == (1, 0)
+    (rejection,) = listener.rows(f"SELECT * FROM rejection WHERE note_uid = '{note.SOPInstanceUID}'")
+    assert (rejection["sop_instance_uid"], rejection["calling_ae_title"]) == (study[1].SOPInstanceUID, f"IOCM{title}")
+    assert send(listener, note, f"AGAIN{title}") == (0, "")
+
+
+def test_a_note_right_behind_its_image_on_one_association_is_not_lost(listener: ListenerProcess) -> None:
+    """The row of the image may come after the note."""
+    from pynetdicom import AE
+
+    study = images(77)
+    application = AE("ROUTER")
+    for sop_class in (DX, KOS):
+        application.add_requested_context(sop_class, ["1.2.840.10008.1.2.1"])
+    association = application.associate("127.0.0.1", listener.port, ae_title="HILUM")
+    for dataset in (*study, key_objects(study, "113001")):
+        assert association.send_c_store(dataset).Status == 0
+    association.release()
+    query = f"SELECT * FROM instance WHERE study_instance_uid = '{study[0].StudyInstanceUID}' AND is_removed"
+    wait_for(lambda: len(listener.rows(query)) == 2)
+    (row,) = listener.rows(f"SELECT * FROM study WHERE study_instance_uid = '{study[0].StudyInstanceUID}'")
+    assert row["open_readings"] == 0
+
+
+def test_key_objects_that_reject_nothing_are_refused(listener: ListenerProcess) -> None:
+    study = images(78)
+    assert send(listener, key_objects(study, "113000"), "INTEREST")[0] == 0x0122
+    private = key_objects(study, "113001")
+    private.ConceptNameCodeSequence[0].CodingSchemeDesignator = "99OTHER"
+    assert send(listener, private, "PRIVATE")[0] == 0x0122
+    empty = key_objects(study, "113001")
+    empty.ContentSequence = []
+    assert send(listener, empty, "EMPTYNOTE") == (0xC000, "The rejection note names no instance")
+    untitled = key_objects(study, "113001")
+    untitled.ConceptNameCodeSequence = []
+    assert send(listener, untitled, "UNTITLED")[0] == 0xC000
+    bad = key_objects(study, "113001")
+    for item in bad.ContentSequence:
+        if "ReferencedSOPSequence" in item:
+            item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID = "1.2.x"
+    assert send(listener, bad, "BADUID")[0] == 0xC000
+    assert not listener.rows("SELECT * FROM rejection WHERE sop_instance_uid = '1.2.x'")
+
+
+def test_a_note_of_broken_bytes_is_refused_and_the_association_goes_on(listener: ListenerProcess) -> None:
+    note = key_objects(images(79), "113001")
+    good = wire(note)
+    with RawScu(listener.port, sop_class_uid=KOS, calling="BROKENNOTE") as scu:
+        for broken in (good[:-7], good[:200], b"\xff" * 64, good[: len(good) // 2] + bytes(40)):
+            status, comment = scu.store(broken, note.SOPInstanceUID)
+            assert status in (0xC000, 0xA900)
+            assert comment
+        assert scu.store(deeply_nested(note, 5000), note.SOPInstanceUID) == (0xC000, "The Key Object Selection document cannot be read")
+        assert scu.store(good, note.SOPInstanceUID)[0] == 0
+        assert scu.echo() == 0
+    assert association_of(listener, "BROKENNOTE")["refused"] == 5
+
+
+def deeply_nested(note: Dataset, depth: int) -> bytes:
+    """The same note with a content tree of so many levels."""
+    shallow = deepcopy(note)
+    del shallow.ContentSequence
+    opened = struct.pack("<HH2sHL", 0x0040, 0xA730, b"SQ", 0, 0xFFFFFFFF) + struct.pack("<HHL", 0xFFFE, 0xE000, 0xFFFFFFFF)
+    closed = struct.pack("<HHLHHL", 0xFFFE, 0xE00D, 0, 0xFFFE, 0xE0DD, 0)
+    return wire(shallow) + opened * depth + closed * depth
+
+
+def test_a_note_in_implicit_little_endian(listener: ListenerProcess) -> None:
+    from pynetdicom import AE
+
+    study = images(80)
+    store_images(listener, study, "IMPLICIT")
+    note = key_objects(study[:1], "113037")
+    note.file_meta.TransferSyntaxUID = ImplicitVRLittleEndian
+    application = AE("IMPLICITPACS")
+    application.add_requested_context(KOS, [ImplicitVRLittleEndian])
+    association = application.associate("127.0.0.1", listener.port, ae_title="HILUM")
+    assert association.send_c_store(note).Status == 0
+    association.release()
+    assert listener.rows(f"SELECT * FROM instance WHERE sop_instance_uid = '{study[0].SOPInstanceUID}' AND is_removed")
+
+
+def test_the_address_of_the_sender_is_kept_for_the_way_back(listener: ListenerProcess) -> None:
+    study = images(81)
+    store_images(listener, study, "WAYBACK")
+    for table in ("instance", "study"):
+        (row, *_) = listener.rows(f"SELECT * FROM {table} WHERE study_instance_uid = '{study[0].StudyInstanceUID}'")
+        assert (row["peer_address"], row["calling_ae_title"]) == ("127.0.0.1", "WAYBACK")
+
+
+def test_addresses_outside_the_ranges_are_rejected_with_advice(tmp_path: Path) -> None:
+    with ListenerProcess(make_settings(tmp_path / "state", peers=("10.0.0.0/8", "::1/128"))) as listener:
+        scu = RawScu(listener.port, calling="STRANGER")
+        assert scu.assoc.is_rejected
+        row = association_of(listener, "STRANGER")
+        assert (row["outcome"], row["reason"]) == ("rejected", "peer_address_not_allowed")
+        assert "receive.peers" in row["advice"]
+
+
+def test_one_sender_too_often_is_rejected_for_now_and_others_are_not(tmp_path: Path) -> None:
+    settings = make_settings(tmp_path / "state", peers=("127.0.0.0/8",), maximum_associations_by_ae={"ROUTER": 1, "BANNED": 0})
+    with ListenerProcess(settings) as listener, RawScu(listener.port, calling="ROUTER") as first:
+        assert first.assoc.is_established
+        assert RawScu(listener.port, calling="ROUTER").assoc.is_rejected
+        with RawScu(listener.port, calling="CR1") as other, RawScu(listener.port, calling="CR1") as another:
+            assert other.store(data_set("1.2.3"), "1.2.3")[0] == another.echo() == 0
+        assert RawScu(listener.port, calling="BANNED").assoc.is_rejected
+        first.assoc.release()
+        wait_for(lambda: RawScu(listener.port, calling="ROUTER").assoc.is_established)
+        for calling in ("ROUTER", "BANNED"):
+            (row,) = listener.rows(f"SELECT * FROM association WHERE calling_ae_title = '{calling}' AND outcome = 'rejected'")
+            assert row["reason"] == "limit_of_sender_exceeded"
+            assert "receive.maximum_associations_by_ae" in row["advice"]
+
+
+def test_a_report_goes_back_to_the_sender_of_its_study(ledger: Ledger) -> None:
+    report = own_report(images(90), ledger.serial)
+    document = Document("sr", "application/dicom", whole(report), str(report.SOPClassUID), str(report.SOPInstanceUID))
+    with StoreScp("CR1") as scp, StoreScp("CR2") as other:
+        destination = Destination(kind="sender", ports={"CR1": scp.port, "CR2": other.port})
+        handler = DeliverHandler("back", destination, None)  # type: ignore[arg-type] # nothing is derived here
+
+        def job(calling: str) -> DeliveryJob:
+            return DeliveryJob(LEASE, "back", document, "1.2.3", "r@1", True, 0.0, 0.0, {}, calling, "127.0.0.1")
+
+        async def deliver() -> None:
+            for calling in ("CR1", "CR2", "CR1"):
+                assert (await handler.handle(job(calling))).state is DeliveryState.DELIVERED
+            with pytest.raises(Refused, match="sender_unknown"):
+                await handler.handle(job("CR3"))
+
+        asyncio.run(deliver())
+        handler.close()
+        for received in (scp.files(), other.files()):
+            assert [dcmread(file).SOPInstanceUID for file in received] == [report.SOPInstanceUID]
+
+
+def whole(dataset: Dataset) -> bytes:
+    from io import BytesIO
+
+    target = BytesIO()
+    dataset.save_as(target, enforce_file_format=True)
+    return target.getvalue()

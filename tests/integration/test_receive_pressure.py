@@ -1,0 +1,87 @@
+"""Promise 3 on the wire: a disk that fills up rejects associations first, then refuses objects, and never holds half of one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pynetdicom import AE
+from pynetdicom.association import Association
+
+from load_tests import phantom
+from tests.support.installation import wait_for
+from tests.support.listening import ListenerProcess, make_settings, unindexed
+
+MIB = 1 << 20
+DX = "1.2.840.10008.5.1.4.1.1.1.1"
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], check=False).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def associate(listener: ListenerProcess) -> Association:
+    ae = AE("MODALITY")
+    ae.add_requested_context(DX)
+    return ae.associate("127.0.0.1", listener.port, ae_title="HILUM")
+
+
+def status(association: Association, seed: int) -> int:
+    return int(association.send_c_store(phantom.make_instance(seed=seed, rows=256, columns=256)).Status)
+
+
+def rejection(association: Association) -> tuple[int, int, int]:
+    primitive = association.acceptor.primitive
+    return primitive.result, primitive.result_source, primitive.diagnostic
+
+
+def fill_to(folder: Path, free: int) -> None:
+    found = os.statvfs(folder)
+    with (folder / "fill").open("ab") as file:
+        file.write(b"x" * (found.f_bavail * found.f_frsize - free))
+
+
+def test_a_disk_that_fills_up(tiny_disk: Path) -> None:
+    settings = make_settings(tiny_disk / "state", reserve_bytes=2 * MIB, reject_bytes=6 * MIB)
+    with ListenerProcess(settings) as listener:
+        early = associate(listener)
+        assert status(early, 1) == 0x0000
+        fill_to(tiny_disk, 5 * MIB)
+        late = associate(listener)
+        assert (late.is_rejected, rejection(late)) == (True, (2, 3, 2))
+        assert status(early, 2) == 0x0000, "who is inside may finish"
+        fill_to(tiny_disk, 2 * MIB)
+        assert status(early, 3) == 0xA700
+        wait_for(lambda: len(listener.rows("SELECT * FROM instance")) == 2, what="the rows")
+        assert list(unindexed(listener.archive)) == []
+        (tiny_disk / "fill").unlink()
+        assert status(early, 3) == 0x0000
+        early.release()
+        again = associate(listener)
+        assert again.is_established
+        again.release()
+        wait_for(lambda: len(listener.rows("SELECT * FROM association")) == 3, what="the associations")
+        (row,) = listener.rows("SELECT * FROM association WHERE outcome = 'rejected'")
+        assert row["reason"] == "disk_nearly_full"
+        assert "receive.reject_bytes" in row["advice"]
+
+
+def test_a_queue_that_is_full_by_settings(tmp_path: Path) -> None:
+    settings = make_settings(tmp_path / "state", maximum_due_readings=2)
+    with ListenerProcess(settings) as listener:
+        first = associate(listener)
+        assert [status(first, seed) for seed in (1, 2)] == [0, 0]
+        first.release()
+        wait_for(lambda: len(listener.rows("SELECT * FROM reading WHERE state = 'due'")) == 2, what="the readings")
+        wait_for(lambda: associate(listener).is_rejected, seconds=10, what="the rejection")
+        wait_for(lambda: listener.rows("SELECT * FROM association WHERE reason = 'queue_full'"), what="its row")

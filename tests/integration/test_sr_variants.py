@@ -1,0 +1,223 @@
+"""Every variant of the report under the gate, and read back against the JSON: modality, number of images, what their headers hold,
+what was found, what was not analysed, what it replaces, and each SOP Class of the ladder.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydicom.dataset import Dataset
+
+from hilum.domain import SR_LADDER, Document, Reading, ReadingState, Reason, Release, ReportJob
+from hilum.report import HeatMap, build_documents, derive
+from load_tests.phantom import make_instance, save
+from tests.support import sr_gate
+from tests.support.read_back import (
+    items,
+    lines_in_json,
+    lines_in_text,
+    presence_in_json,
+    presence_in_report,
+    said_in_group,
+    said_in_json,
+)
+from tests.support.results import (
+    CONTEXT,
+    LOGITS,
+    instance_of,
+    lateral_of,
+    make_release,
+    parse,
+    reading_of,
+    report_job,
+    results_of,
+    study_job,
+)
+
+# Synthetic headers with what pydicom warns about.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
+TEMPERATURE = {"method": "temperature", "temperature": 1.3}
+NEGATIVE = tuple(-abs(value) - 1 for value in LOGITS)
+OPTIONAL = ("PatientOrientation", "ImagerPixelSpacing", "PatientAge", "StudyDescription", "Manufacturer", "InstitutionName")
+READING = Callable[[Any, Release], Reading]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What goes into one report. `without`: keywords that the images lack. `readings`: what became of the images, the last repeated."""
+
+    modality: str
+    images: int = 1
+    readings: tuple[READING, ...] = (reading_of,)
+    without: tuple[str, ...] = ()
+    release: Release = dataclasses.field(default_factory=make_release)
+    is_second: bool = False
+
+
+@dataclass(frozen=True)
+class Built:
+    """A report with what it was made from."""
+
+    images: list[Dataset]
+    job: ReportJob
+    sr: Document
+    content: dict[str, Any]
+
+
+def negative(instance: Any, release: Release) -> Reading:
+    return reading_of(instance, release, logits=NEGATIVE)
+
+
+def constant(instance: Any, release: Release) -> Reading:
+    return reading_of(instance, release, state=ReadingState.NOT_ANALYSED, logits=None, reason=Reason.CONSTANT_IMAGE.value)
+
+
+UNTRAINED, CALIBRATED = make_release(is_trained=False), make_release(calibration=TEMPERATURE, aggregation="mean")
+VARIANTS = {
+    f"{modality}_{images}_{'without' if without else 'with'}_optional": Variant(modality, images, without=without)
+    for modality in ("CR", "DX", "SC")
+    for images in (1, 2, 3, 4)
+    for without in ((), OPTIONAL)
+}
+for _modality in ("CR", "DX", "SC"):
+    VARIANTS |= {
+        f"{_modality}_all_negative": Variant(_modality, 2, (negative,)),
+        f"{_modality}_mixed": Variant(_modality, 3, (reading_of, lateral_of, constant)),
+        f"{_modality}_untrained": Variant(_modality, 1, release=UNTRAINED),
+        f"{_modality}_calibrated": Variant(_modality, 2, release=CALIBRATED),
+        f"{_modality}_not_analysed": Variant(_modality, 2, (lateral_of, constant)),
+        f"{_modality}_superseding": Variant(_modality, 2, is_second=True),
+        f"{_modality}_superseded_by_not_analysed": Variant(_modality, 2, (constant,), is_second=True, without=OPTIONAL),
+    }
+GOLDEN = ("CR_mixed", "DX_not_analysed")
+
+
+def make(variant: Variant) -> Built:
+    views = ("PA", "LATERAL", "PA", "AP")
+    overrides = dict.fromkeys(variant.without)
+    images = [
+        make_instance(21, views[number], modality=variant.modality, rows=24, columns=24, overrides=overrides, number=number + 1)  # type: ignore[arg-type]
+        for number in range(variant.images)
+    ]
+    for number, image in enumerate(images):  # the generator derives UIDs from the view
+        image.SeriesInstanceUID = f"{image.SeriesInstanceUID[:50]}.{number}"
+        image.SOPInstanceUID = image.file_meta.MediaStorageSOPInstanceUID = f"{image.SOPInstanceUID[:50]}.{number}"
+    instances = [instance_of(image, number) for number, image in enumerate(images, 1)]
+    readings = [(*variant.readings, *[variant.readings[-1]] * 4)[number] for number in range(len(images))]
+    ended = [reading(instance, variant.release) for reading, instance in zip(readings, instances, strict=True)]
+    before = first_report(instances[:1], variant.release) if variant.is_second else None
+    current = [dataclasses.replace(before[0].result, id=1)] if before else []
+    (result,) = results_of(study_job(instances, ended, current), variant.release)
+    job = report_job(instances, result, {"sr": before[1]} if before else {})
+    sr, plain = build_documents(job, variant.release, CONTEXT)
+    return Built(images, job, sr, json.loads(plain.content))
+
+
+def first_report(instances: Sequence[Any], release: Release) -> tuple[ReportJob, Document]:
+    (result,) = results_of(study_job(instances, [reading_of(item, release) for item in instances]), release)
+    job = report_job(instances, result)
+    return job, build_documents(job, release, CONTEXT, ("sr",))[0]
+
+
+def gate(folder: Path, built: Built, document: Document, validators: Sequence[str]) -> None:
+    named = document.content
+    sources = [save(image, folder / f"{number}.dcm") for number, image in enumerate(built.images) if image.SOPInstanceUID.encode() in named]
+    report = folder / "report.dcm"
+    report.write_bytes(named)
+    sr_gate.assert_clean(report, sources, validators)
+
+
+def assert_says_what_it_is(report: Dataset, built: Built, release: Release) -> None:
+    """Preliminary, unverified, uncalibrated and untrained, where a machine looks, where a list shows it, and in words."""
+    comments = " ".join(item.TextValue for item in items(report, "121106"))
+    assert (report.PreliminaryFlag, report.CompletionFlag, report.VerificationFlag) == ("PRELIMINARY", "COMPLETE", "UNVERIFIED")
+    assert "Preliminary and unverified" in comments
+    assert "unverified" in report.SeriesDescription
+    for word, is_so in (("Untrained", not release.is_trained), ("Uncalibrated", not built.job.result.is_calibrated)):
+        assert (word in comments, word.lower() in report.SeriesDescription) == (is_so, is_so)
+    assert all(sentence in comments for sentence in built.content["caveats"])
+
+
+def assert_identifies_the_release(report: Dataset, built: Built) -> None:
+    (equipment,) = [item for item in report.ContributingEquipmentSequence if "DeviceUID" in item]
+    release = built.content["release"]
+    said = (equipment.ManufacturerModelName, equipment.SoftwareVersions, equipment.DeviceUID)
+    assert said == (release["name"], release["version"], release["device_uid"])
+    assert report.InstanceNumber == built.content["revision"]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_variant_is_clean_and_says_what_the_json_says(name: str, tmp_path: Path) -> None:
+    variant = VARIANTS[name]
+    built = make(variant)
+    gate(tmp_path, built, built.sr, sr_gate.FAST)
+    report = parse(built.sr.content)
+    assert [said_in_group(group) for group in items(report, "125007")] == [said_in_json(item) for item in built.content["findings"]]
+    assert_says_what_it_is(report, built, variant.release)
+    assert_identifies_the_release(report, built)
+    if built.content["outcome"] == "not_analysed":
+        assert sr_gate.says_not_analysed(report)
+        reason = f"Not analysed ({built.content['reason']}): {built.content['reason_text']}"
+        assert any(reason in item.TextValue for item in items(report, "121106"))
+    else:
+        assert presence_in_report(report) == presence_in_json(built.content)
+    assert ("PredecessorDocumentsSequence" in report) == variant.is_second
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_golden_variant_follows_the_templates(name: str, tmp_path: Path) -> None:
+    built = make(VARIANTS[name])
+    gate(tmp_path, built, built.sr, ("pixelmed",))
+
+
+LADDERED = ("CR_mixed", "DX_not_analysed", "SC_superseding", "DX_calibrated", "CR_untrained")
+
+
+@pytest.mark.parametrize("wanted", SR_LADDER[1:], ids=lambda item: item.name)
+@pytest.mark.parametrize("name", LADDERED)
+def test_a_lower_class_is_clean_and_says_the_same(name: str, wanted: Any, tmp_path: Path) -> None:
+    variant = VARIANTS[name]
+    built = make(variant)
+    lower = derive(built.sr, wanted, built.job.result.identifiers[wanted.kind])
+    is_text = wanted.name == "basic_text"
+    gate(tmp_path, built, lower, sr_gate.TEXT if is_text else sr_gate.FAST)
+    report = parse(lower.content)
+    assert (lower.kind, report.SOPClassUID, report.file_meta.MediaStorageSOPClassUID) == (wanted.kind, *[wanted.sop_class_uid] * 2)
+    assert lower.sop_instance_uid == report.SOPInstanceUID == report.file_meta.MediaStorageSOPInstanceUID != built.sr.sop_instance_uid
+    assert lower.series_instance_uid == report.SeriesInstanceUID == built.sr.series_instance_uid
+    assert derive(built.sr, wanted, lower.sop_instance_uid or "") == lower
+    assert_says_what_it_is(report, built, variant.release)
+    if is_text:
+        assert list(lines_in_text(report)) == lines_in_json(built.content)
+    else:
+        assert [said_in_group(group) for group in items(report, "125007")] == [said_in_json(item) for item in built.content["findings"]]
+    assert ("PredecessorDocumentsSequence" in report) == variant.is_second
+
+
+def test_a_lower_class_can_be_made_of_a_lower_class() -> None:
+    """A receiver that took Enhanced SR yesterday and takes text alone today."""
+    built = make(VARIANTS["CR_mixed"])
+    enhanced = derive(built.sr, SR_LADDER[2], "2.25.1")
+    direct = derive(built.sr, SR_LADDER[3], "2.25.2")
+    assert derive(enhanced, SR_LADDER[3], "2.25.2").content == direct.content
+
+
+@pytest.mark.parametrize("wanted", SR_LADDER[1:], ids=lambda item: item.name)
+def test_a_lower_class_still_names_the_heat_map(wanted: Any, tmp_path: Path) -> None:
+    variant = VARIANTS["DX_1_with_optional"]
+    built = make(variant)
+    named = HeatMap("1.2.840.10008.5.1.4.1.1.7", "2.25.77", "2.25.78", ("effusion",))
+    (document,) = build_documents(built.job, variant.release, CONTEXT, ("sr",), named)
+    lower = derive(document, wanted, "2.25.79")
+    report = tmp_path / "report.dcm"
+    report.write_bytes(lower.content)
+    sr_gate.assert_clean(report, [], ("dciodvfy", "dsrdump"))
+    (explanation,) = items(parse(lower.content), "130401")
+    assert explanation.ReferencedSOPSequence[0].ReferencedSOPInstanceUID == "2.25.77"

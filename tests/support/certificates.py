@@ -1,0 +1,47 @@
+"""Throw-away certificates for TLS tests, made by openssl: one authority, and what it signs."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.peers import require_program
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate and its key, PEM."""
+
+    certificate: Path
+    key: Path
+
+
+class Authority:
+    """Signs identities in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        own = self._paths("authority")
+        self._openssl("req", "-x509", *self._new_key(own), "-out", str(own.certificate), "-subj", "/CN=Hilum test authority", "-days", "2")
+        self.file = own.certificate
+        self._own = own
+
+    def identity(self, name: str, *hosts: str) -> Identity:
+        """For these host names or addresses: `DNS:pacs.test`, `IP:127.0.0.1`."""
+        made, request, extension = self._paths(name), self._folder / f"{name}.csr", self._folder / f"{name}.ext"
+        extension.write_text(f"subjectAltName={','.join(hosts) or f'DNS:{name}'}\n")
+        self._openssl("req", *self._new_key(made), "-out", str(request), "-subj", f"/CN={name}")
+        signing = ["-CA", str(self.file), "-CAkey", str(self._own.key), "-CAcreateserial", "-extfile", str(extension), "-days", "2"]
+        self._openssl("x509", "-req", "-in", str(request), "-out", str(made.certificate), *signing)
+        return made
+
+    def _paths(self, name: str) -> Identity:
+        return Identity(self._folder / f"{name}.pem", self._folder / f"{name}.key")
+
+    def _new_key(self, made: Identity) -> list[str]:
+        return ["-newkey", "rsa:2048", "-nodes", "-keyout", str(made.key)]
+
+    def _openssl(self, *arguments: str) -> None:
+        subprocess.run([require_program("openssl", "openssl"), *arguments], check=True, capture_output=True, timeout=60)

@@ -1,0 +1,32 @@
+"""What a decode process loads instead of codecs, so that it breaks on demand: the file's name says how."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from hilum.analyse.worker import Answer, NotReady, Prepare, Request
+
+
+def load_breaking() -> Prepare:
+    """Ends by SIGSEGV, hangs, sleeps a little or has a bug, as the file is called; else answers with its process id."""
+    return _answer
+
+
+def load_nothing() -> Prepare:
+    """A process that ends while it starts."""
+    os._exit(7)
+
+
+def _answer(request: Request) -> Answer:
+    match request.path.stem:
+        case "segv":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        case "hang":
+            time.sleep(600)
+        case "slow":
+            time.sleep(0.5)
+        case "bug":
+            raise LookupError("no codec for Doe^Jane")
+    return dict.fromkeys(request.input_specs, NotReady("undecodable", str(os.getpid())))

@@ -1,0 +1,135 @@
+"""The housekeeper's turns: by age, under pressure, and never on something that is no archive."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hilum.domain import Lane
+from hilum.errors import ConfigurationError
+from hilum.settings import Retention, Settings, load
+from hilum.store.ledger import Ledger
+from hilum.supervisor.housekeeping import Housekeeper, rules
+from tests.support.listening import make_settings
+from tests.support.street import Clock, Street
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], check=False).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def installation(folder: Path, **retention: float) -> tuple[Settings, Street]:
+    settings = make_settings(folder / "state")
+    settings = settings.model_copy(update={"retention": Retention(**retention)})  # type: ignore[arg-type]
+    (settings.archive_dir / "locks").mkdir(parents=True)
+    clock = Clock(time.time() - 1000)
+    return settings, Street(Ledger(settings.ledger_url, clock), clock)
+
+
+def store(settings: Settings, study: str, size: int = 1000) -> Path:
+    file = settings.archive_dir / "studies" / f"{study}.1.dcm"
+    file.parent.mkdir(exist_ok=True)
+    file.write_bytes(bytes(size))
+    return file
+
+
+def test_the_default_keeps_everything() -> None:
+    assert list(rules(Retention(), 1e9)) == []
+
+
+def test_each_lane_has_its_rule() -> None:
+    live, again = rules(Retention(days=2, reanalysis_days=1), 10 * 86400.0)
+    assert (set(live.lanes), live.finished_before) == ({Lane.URGENT, Lane.LIVE}, 8 * 86400.0)
+    assert (set(again.lanes), again.finished_before) == ({Lane.REANALYSIS}, 9 * 86400.0)
+
+
+def test_a_turn_removes_what_is_old_enough(tmp_path: Path) -> None:
+    settings, street = installation(tmp_path, days=500 / 86400)
+    old, young = store(settings, "1.2.3"), store(settings, "1.2.4")
+    street.walk("1.2.3", 1)
+    street.clock.now += 700
+    street.walk("1.2.4", 1)
+    keeper = Housekeeper(settings)
+    keeper.turn()
+    assert (old.exists(), young.exists()) == (False, True)
+    keeper.stop()
+
+
+def test_under_pressure_as_much_leaves_as_is_missing(tiny_disk: Path) -> None:
+    settings, street = installation(tiny_disk, pressure_free_bytes=12 * MIB)
+    files = [store(settings, f"1.2.{number}", 2 * MIB) for number in range(4)]
+    for number in range(4):
+        street.walk(f"1.2.{number}", 1)
+    with street.ledger._engine.begin() as connection:  # the ledger says 1000 bytes an image; this disk is small
+        connection.exec_driver_sql(f"UPDATE instance SET size_bytes = {2 * MIB}")
+    keeper = Housekeeper(settings)
+    keeper.turn()
+    kept = [file.exists() for file in files]
+    assert kept == sorted(kept), "the oldest first"
+    assert kept[0] is False
+    assert kept[-1] is True
+    assert keeper._archive.free_bytes() >= 12 * MIB
+    keeper.stop()
+
+
+def test_without_an_archive_nothing_is_touched_and_nothing_forgotten(tmp_path: Path) -> None:
+    settings, street = installation(tmp_path, days=1 / 86400)
+    street.walk("1.2.3", 1)
+    (settings.archive_dir / "locks").rmdir()  # as if its file system were not mounted
+    keeper = Housekeeper(settings)
+    keeper.turn()
+    (settings.archive_dir / "locks").mkdir()
+    with street.ledger._engine.begin() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM instance WHERE pixels_removed_at IS NULL").scalar_one() == 1
+    keeper.stop()
+
+
+def test_a_second_host_leaves_it_to_the_first(tmp_path: Path) -> None:
+    settings, street = installation(tmp_path, days=1 / 86400)
+    file = store(settings, "1.2.3")
+    street.walk("1.2.3", 1)
+    first, second = Housekeeper(settings), Housekeeper(settings)
+    assert first._retention.hold("another host", 60)
+    second.turn()
+    assert file.exists()
+    first.stop()
+    second.stop()
+
+
+def test_the_thread_works_by_itself_and_stops(tmp_path: Path) -> None:
+    settings, street = installation(tmp_path, days=1 / 86400, check_seconds=0.05)
+    file = store(settings, "1.2.3")
+    street.walk("1.2.3", 1)
+    keeper = Housekeeper(settings)
+    keeper.look()
+    keeper.look()
+    deadline = time.monotonic() + 10
+    while file.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not file.exists()
+    keeper.stop()
+
+
+def test_pixels_must_leave_before_associations_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("HILUM_")]:
+        monkeypatch.delenv(name)
+    file = tmp_path / "hilum.toml"
+    file.write_text("[retention]\npressure_free_bytes = 1000\n[receive]\nreserve_bytes = 600\n")
+    with pytest.raises(ConfigurationError, match=r"hilum.toml: retention.pressure_free_bytes: must be above 1200"):
+        load(file)
+    file.write_text("[retention]\npressure_free_bytes = 1300\n[receive]\nreserve_bytes = 600\n")
+    assert load(file).retention.pressure_free_bytes == 1300

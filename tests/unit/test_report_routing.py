@@ -1,0 +1,141 @@
+"""Who gets which report: not analysed, superseded, and the settings of a destination that govern it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from hilum.deliver import ClassRefused
+from hilum.domain import SR_LADDER, DeliveryJob, DeliveryState, Document, ReadingState, Reason, ReportJob
+from hilum.report import build_documents, derive
+from hilum.settings import Destination, Settings
+from hilum.store.ledger import Ledger
+from hilum.wiring.dispatcher import DeliverHandler, ReportHandler
+from hilum.wiring.report_pool import ReportPool
+from load_tests.phantom import make_study
+from tests.support.api_client import migrated_sqlite
+from tests.support.read_back import items
+from tests.support.results import (
+    CONTEXT,
+    LEASE,
+    instance_of,
+    make_release,
+    parse,
+    reading_of,
+    report_job,
+    results_of,
+    study_job,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
+RELEASE = make_release()
+QUIET = Destination(kind="folder", path=Path("quiet"))
+ASKING = Destination(kind="folder", path=Path("asking"), report_not_analysed=True)
+JSON_ONLY = Destination(kind="folder", path=Path("json"), documents=("json",), report_not_analysed=True)
+
+
+class HereAndNow(ReportPool):
+    """The pool's seam, in this process."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    async def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+
+def job(*, is_analysed: bool, held: dict[str, Document] | None = None) -> ReportJob:
+    (image,) = [instance_of(item) for item in make_study(3, views=("PA",), rows=16, columns=16)]
+    constant = {"state": ReadingState.NOT_ANALYSED, "logits": None, "reason": Reason.CONSTANT_IMAGE.value}
+    (result,) = results_of(study_job([image], [reading_of(image, RELEASE, **({} if is_analysed else constant))]), RELEASE)
+    return dataclasses.replace(report_job([image], result), held=held or {})
+
+
+def held(uid: str, sop_class: Any = SR_LADDER[0]) -> Document:
+    return Document(sop_class.kind, "application/dicom", b"", sop_class.sop_class_uid, uid, "2.25.9")
+
+
+async def routed(tmp_path: Path, claimed: ReportJob) -> dict[str, tuple[str, ...]]:
+    destinations = {"quiet": QUIET, "asking": ASKING, "json": JSON_ONLY}
+    settings = Settings.model_construct(**{name: field.get_default() for name, field in Settings.model_fields.items()})
+    settings = settings.model_copy(update={"destinations": destinations})
+    ledger = Ledger(migrated_sqlite(tmp_path))
+    try:
+        decided = await ReportHandler(settings, {RELEASE.id: RELEASE}, ledger, HereAndNow()).handle(claimed)
+    finally:
+        ledger.close()
+    return {new.document.kind: new.destinations for new in decided.documents}
+
+
+def run(scenario: Any) -> Any:
+    import asyncio
+
+    return asyncio.run(scenario)
+
+
+def test_an_analysed_study_goes_to_all(tmp_path: Path) -> None:
+    assert run(routed(tmp_path, job(is_analysed=True))) == {"sr": ("quiet", "asking"), "json": ("json",)}
+
+
+def test_that_nothing_was_analysed_goes_where_it_was_asked_for(tmp_path: Path) -> None:
+    assert run(routed(tmp_path, job(is_analysed=False))) == {"sr": ("asking",), "json": ("json",)}
+
+
+def test_an_earlier_report_does_not_stay_the_last_word(tmp_path: Path) -> None:
+    claimed = job(is_analysed=False, held={"quiet": held("2.25.1")})
+    assert run(routed(tmp_path, claimed)) == {"sr": ("quiet", "asking"), "json": ("json",)}
+
+
+def test_a_report_names_what_each_destination_holds_once() -> None:
+    holdings = {"a": held("2.25.1"), "b": held("2.25.2", SR_LADDER[2]), "c": held("2.25.1")}
+    (document,) = build_documents(job(is_analysed=True, held=holdings), RELEASE, CONTEXT, ("sr",))
+    (series,) = [item for before in parse(document.content).PredecessorDocumentsSequence for item in before.ReferencedSeriesSequence]
+    named = [(item.ReferencedSOPInstanceUID, item.ReferencedSOPClassUID) for item in series.ReferencedSOPSequence]
+    assert named == [("2.25.1", SR_LADDER[0].sop_class_uid), ("2.25.2", SR_LADDER[2].sop_class_uid)]
+
+
+def test_a_report_on_nothing_gives_the_reason_and_no_finding() -> None:
+    (document,) = build_documents(job(is_analysed=False), RELEASE, CONTEXT, ("sr",))
+    report = parse(document.content)
+    assert items(report, "125007") == []
+    assert "constant_image" in items(report, "121106")[0].TextValue
+    assert "does not mean that nothing is there" in items(report, "121106")[0].TextValue
+
+
+def test_stepping_down_stores_the_other_class_and_ends_the_delivery(tmp_path: Path) -> None:
+    claimed = job(is_analysed=True)
+    (document,) = build_documents(claimed, RELEASE, CONTEXT, ("sr",))
+    delivery = DeliveryJob(LEASE, "pacs", document, "1.2", RELEASE.id, True, 0.0, 0.0, claimed.result.identifiers)
+    handler = DeliverHandler("pacs", Destination(), HereAndNow())
+    decided = run(handler._step_down(delivery, ClassRefused("it does not take it", SR_LADDER[2])))
+    handler.close()
+    (new,) = decided.documents
+    assert (decided.state, decided.values) == (DeliveryState.CANCELLED, {"reason": "class_ladder", "detail": "it does not take it"})
+    assert (new.destinations, new.document.kind) == (("pacs",), "sr_enhanced")
+    assert new.document.sop_instance_uid == claimed.result.identifiers["sr_enhanced"]
+    assert new.document == derive(document, SR_LADDER[2], claimed.result.identifiers["sr_enhanced"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sr_classes": ("enhanced", "comprehensive")}, "in this order: comprehensive_3d, comprehensive, enhanced, basic_text"),
+        ({"sr_classes": ("enhanced", "enhanced")}, "once and in this order"),
+        ({"sr_classes": ()}, "at least 1 item"),
+        ({"sr_classes": ("chest_cad",)}, "Input should be"),
+        ({"ca_file": "ca.pem"}, "need tls = true"),
+        ({"tls": True, "key_file": "key.pem"}, "certificate_file and key_file belong together"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Destination(**changes)
+
+
+def test_tls_files_survive_the_way_to_a_child_process() -> None:
+    given = Destination(tls=True, ca_file=Path("ca.pem"), sr_classes=("enhanced", "basic_text"))
+    assert Destination.model_validate_json(given.model_dump_json()) == given

@@ -1,0 +1,90 @@
+"""Promise 3: associations are rejected before the disk is full or the queue too long, and the sender is told what to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hilum.domain import Lane
+from hilum.receive.watermarks import Watermarks
+from hilum.settings import Receive
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger
+from hilum.store.views import LedgerViews
+from tests.support.api_client import migrated_sqlite
+from tests.support.street import Clock, Street
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def street(tmp_path: Path) -> Iterator[Street]:
+    clock = Clock()
+    ledger = Ledger(migrated_sqlite(tmp_path), clock)
+    yield Street(ledger, clock)
+    ledger.close()
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], check=False).returncode:
+        pytest.skip("needs the right to mount a tmpfs")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def watermarks(folder: Path, street: Street, **settings: int | None) -> Watermarks:
+    return Watermarks(Receive(**settings), Archive(folder), LedgerViews(street.ledger.url))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("reserve", "reject", "effective"),
+    [(100, None, 200), (100, 150, 150), (100, 0, 100), (100, 50, 100), (0, None, 0), (0, 70, 70)],
+)
+def test_the_soft_watermark_is_never_below_the_hard_one(reserve: int, reject: int | None, effective: int) -> None:
+    assert Receive(reserve_bytes=reserve, reject_bytes=reject).reject_below_bytes == effective
+
+
+def test_a_full_disk_rejects_before_it_refuses(tiny_disk: Path, street: Street) -> None:
+    found = watermarks(tiny_disk, street, reserve_bytes=MIB, reject_bytes=4 * MIB)
+    assert found.rejection() is None
+    (tiny_disk / "fill").write_bytes(b"x" * 5 * MIB)
+    rejection = found.rejection()
+    assert rejection is not None
+    assert (rejection.result, rejection.source, rejection.diagnostic) == (2, 3, 2)
+    assert rejection.reason == "disk_nearly_full"
+    assert "3 MiB of disk are free, 4 MiB are wanted" in rejection.advice
+    (tiny_disk / "fill").unlink()
+    assert found.rejection() is None
+
+
+def test_without_a_mount_a_watermark_above_the_disk_does_the_same(tmp_path: Path, street: Street) -> None:
+    rejection = watermarks(tmp_path, street, reserve_bytes=0, reject_bytes=1 << 60).rejection()
+    assert rejection is not None
+    assert rejection.reason == "disk_nearly_full"
+
+
+def test_a_long_queue_rejects_and_reanalysis_does_not_count(tmp_path: Path, street: Street) -> None:
+    street.receive("1.2.3", 1, 2, 3, lane=Lane.REANALYSIS)
+    street.receive("1.2.4", 1)
+    limits = {"reserve_bytes": 0, "maximum_due_readings": 2}
+    assert watermarks(tmp_path, street, **limits).rejection() is None
+    street.receive("1.2.4", 2)
+    rejection = watermarks(tmp_path, street, **limits).rejection()
+    assert rejection is not None
+    assert rejection.reason == "queue_full"
+    assert "receive.maximum_due_readings" in rejection.advice
+    street.read()
+    assert watermarks(tmp_path, street, **limits).rejection() is None
+
+
+def test_a_ledger_that_is_away_rejects_nobody(tmp_path: Path, street: Street) -> None:
+    views = LedgerViews(f"sqlite:///{tmp_path / 'gone.sqlite'}")
+    assert Watermarks(Receive(reserve_bytes=0, maximum_due_readings=1), Archive(tmp_path), views).rejection() is None
