@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -58,6 +60,12 @@ def operations(rig: Rig) -> dict[str, Any]:
 
 def test_every_operation_is_tried(operations: dict[str, Any]) -> None:
     assert sorted(operations) == sorted(OPERATIONS)
+
+
+def test_the_document_on_rest_lists_these_operations_and_no_others() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "rest.md").read_text(encoding="utf-8")
+    documented = {f"{method} {path}" for method, path in re.findall(r"^\| `(GET|POST) (\S+)`", text, flags=re.MULTILINE)}
+    assert {label for label in documented if "/api/" in label or "/health" in label or label.endswith("/metrics")} == set(OPERATIONS)
 
 
 _WITHOUT = ("live", "metrics", "queues", "releases", "result.json", "destinations")

@@ -1,0 +1,84 @@
+"""Decide on conflicting bytes and on single images."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hilum.cli.frame import (
+    Config,
+    conflicts_app,
+    images_app,
+    migrated_settings,
+)
+
+if TYPE_CHECKING:
+    from hilum.store.decisions import Decisions
+
+ConflictId = Annotated[int, typer.Argument(help="Number of the conflict, as `hilum conflicts list` shows it.")]
+
+
+@conflicts_app.command("list")
+def list_conflicts(
+    config: Config = None, every: Annotated[bool, typer.Option("--all", help="Also those that a person has decided.")] = False
+) -> None:
+    """List the conflicts that nobody has decided yet, newest first, one a line: number, state, SOP Instance UID, sender, size, file."""
+    settings = migrated_settings(config)
+    from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
+
+    views, cursor = LedgerViews(settings.ledger_url), None
+    while True:
+        found, cursor = views.conflicts(limit=500, cursor=cursor)
+        for item in found:
+            if every or item["state"] == "held":
+                print(*(item[name] for name in ("id", "state", "sop_instance_uid", "calling_ae_title", "size_bytes", "path")), sep="  ")
+        if cursor is None:
+            return
+
+
+@conflicts_app.command("keep")
+def keep_conflict(conflict: ConflictId, config: Config = None) -> None:
+    """Leave the first bytes in use; the file stays in quarantine, kept out of everything."""
+    _decide(config, lambda decisions: decisions.keep(conflict), f"no conflict {conflict}")
+
+
+@conflicts_app.command("replace")
+def replace_conflict(conflict: ConflictId, config: Config = None) -> None:
+    """Take the quarantined bytes as the image: it is read and reported again. The former bytes go to quarantine."""
+    _decide(config, lambda decisions: decisions.replace(conflict), f"no conflict {conflict}")
+
+
+@conflicts_app.command("discard")
+def discard_conflict(conflict: ConflictId, config: Config = None) -> None:
+    """Delete the quarantined file."""
+    _decide(config, lambda decisions: decisions.discard(conflict), f"no conflict {conflict}")
+
+
+@images_app.command("reject")
+def reject_image(uid: Annotated[str, typer.Argument(help="SOP Instance UID.")], config: Config = None) -> None:
+    """Take an image out of results, as a rejection note would: its study gets a new result and report without it."""
+    _decide(config, lambda decisions: decisions.reject(uid), f"no image {uid}")
+
+
+def _decide(config: Path | None, decide: Callable[[Decisions], dict[str, Any] | None], missing: str) -> None:
+    """Print what became of it as JSON; exit status 1 if it is not there or not open for this decision."""
+    settings = migrated_settings(config)
+    from hilum.store.decisions import CannotResolve  # noqa: PLC0415 - imports the ledger
+    from hilum.wiring.deciding import open_decisions  # noqa: PLC0415 - the same
+
+    with closing(open_decisions(settings)) as decisions:
+        try:
+            found = decide(decisions)
+        except (CannotResolve, OSError) as error:
+            print(f"hilum: {error}", file=sys.stderr)
+            raise typer.Exit(1) from error
+    if found is None:
+        print(f"hilum: {missing} in the ledger", file=sys.stderr)
+        raise typer.Exit(1)
+    print(json.dumps(found, indent=2))

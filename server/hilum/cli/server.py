@@ -1,0 +1,83 @@
+"""Run, examine, migrate and back up an installation."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hilum.cli.frame import (
+    Config,
+    app,
+    explained,
+    migrated_settings,
+    settings_of,
+)
+from hilum.wiring.state_folder import hold
+
+
+@app.command()
+def serve(
+    config: Config = None,
+    role: Annotated[str, typer.Option(help="all, or one of listener, analyser, dispatcher, api.")] = "all",
+) -> None:
+    """Run the server until Ctrl-C or SIGTERM.
+
+    One machine: role all. Several machines: one role each, with ledger.url naming one PostgreSQL, one archive and one Triton.
+    """
+    if role not in {"all", "listener", "analyser", "dispatcher", "api"}:
+        print(f"hilum: unknown role {role!r}; use all, listener, analyser, dispatcher or api", file=sys.stderr)
+        raise typer.Exit(2)
+    settings = settings_of(config)
+    with explained(), hold(settings, role):
+        from hilum import telemetry  # noqa: PLC0415 - its metrics go where `hold` has said
+        from hilum.supervisor import Supervisor  # noqa: PLC0415 - the same
+
+        telemetry.configure_logging(settings.log.level, settings.log.format, "supervisor")
+        raise typer.Exit(Supervisor(settings, role).run())
+
+
+@app.command()
+def check(config: Config = None) -> None:
+    """Examine the installation: settings, ports, disk, ledger, Triton, releases, destinations. Says what to do about each problem."""
+    settings = settings_of(config)
+    from hilum.supervisor.doctor import examine  # noqa: PLC0415 - imports every room
+
+    findings = list(examine(settings))
+    for finding in findings:
+        print(f"{'ok     ' if finding.ok else 'PROBLEM'} {finding.name}: {finding.detail}")
+        if not finding.ok and finding.advice:
+            print(f"        -> {finding.advice}")
+    problems = sum(not finding.ok for finding in findings)
+    print(f"{len(findings)} checks, {problems} problem{'' if problems == 1 else 's'}")
+    raise typer.Exit(1 if problems else 0)
+
+
+@app.command()
+def migrate(config: Config = None) -> None:
+    """Bring the ledger to the revision of this version. `hilum serve` (role all) does it by itself; back up first."""
+    settings = settings_of(config)
+    from hilum.store.migrate import migrate as migrate_ledger  # noqa: PLC0415 - imports the ledger
+
+    with explained():
+        settings.site.state_dir.mkdir(parents=True, exist_ok=True)
+        print(f"ledger at revision {migrate_ledger(settings.ledger_url)}")
+
+
+@app.command()
+def backup(folder: Annotated[Path, typer.Argument(help="Where to, new or with an earlier backup.")], config: Config = None) -> None:
+    """Back up the running installation: a snapshot of the ledger, then the files that it names. To restore, start on the copy.
+
+    On the same file system files get a second name instead of a copy. A ledger on PostgreSQL is yours to dump, before this.
+    """
+    settings = migrated_settings(config)
+    from hilum.store.archive import Archive  # noqa: PLC0415 - imports the ledger
+    from hilum.store.backup import back_up  # noqa: PLC0415 - the same
+
+    with explained():
+        put = back_up(settings.ledger_url, Archive(settings.archive_dir), folder)
+    ledger = "the ledger" if settings.ledger_url.startswith("sqlite") else "no ledger (dump your PostgreSQL)"
+    print(f"{folder}: {ledger}, {sum(put.values())} files: {', '.join(f'{count} {how}' for how, count in sorted(put.items())) or 'none'}")
+    raise typer.Exit(1 if put["missing"] else 0)

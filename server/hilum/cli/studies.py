@@ -1,0 +1,123 @@
+"""Look at studies, do something again, step in."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from hilum.cli.frame import (
+    Config,
+    app,
+    explained,
+    migrated_settings,
+    settings_of,
+    studies_app,
+)
+
+
+@app.command()
+def study(
+    uid: Annotated[str, typer.Argument(help="Study Instance UID.")],
+    config: Config = None,
+    tree: Annotated[bool, typer.Option("--tree", help="The current Structured Report as people read it, instead of JSON.")] = False,
+) -> None:
+    """Show a study: its state, images, results, documents and deliveries as JSON, or its report as a tree."""
+    settings = settings_of(config)
+    from hilum.api.study_answers import StudyAnswer  # noqa: PLC0415 - the same answer as REST gives
+    from hilum.report.tree import sr_text  # noqa: PLC0415 - pydicom is not needed elsewhere
+    from hilum.store.migrate import require_revision  # noqa: PLC0415 - the same
+    from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
+
+    with explained():
+        require_revision(settings.ledger_url)
+    views = LedgerViews(settings.ledger_url)
+    detail = views.study(uid)
+    if detail is None:
+        print(f"hilum: no study {uid} in the ledger; `GET /api/v1/studies` lists what there is", file=sys.stderr)
+        raise typer.Exit(1)
+    if not tree:
+        print(StudyAnswer.model_validate({"disclaimer": settings.report.disclaimer, **detail}).model_dump_json(indent=2))
+        return
+    reports = [item for item in views.documents(uid) or [] if item["kind"] == "sr"]
+    found = views.document(max(item["id"] for item in reports)) if reports else None
+    if found is None:
+        print(f"hilum: study {uid} has no Structured Report yet; run without --tree to see why", file=sys.stderr)
+        raise typer.Exit(1)
+    print(sr_text(found["content"]))
+
+
+@app.command()
+def requeue(
+    stage: Annotated[str, typer.Argument(help="analyse, assemble, report or deliver.")],
+    config: Config = None,
+    reason: Annotated[str | None, typer.Option(help="Only items that ended for this reason.")] = None,
+    study_uid: Annotated[str | None, typer.Option("--study", help="Only items of this Study Instance UID.")] = None,
+    destination: Annotated[str | None, typer.Option(help="Only deliveries to this destination.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every ended item of the stage, also what ended for good reason.")] = False,
+) -> None:
+    """Make ended items of a stage due again: failed or not analysed images, failed reports, dead letters. Say which, or --all."""
+    from hilum.pipeline import STAGES  # noqa: PLC0415 - imports the ledger
+    from hilum.store.ledger import Ledger  # noqa: PLC0415 - the same
+    from hilum.store.migrate import require_revision  # noqa: PLC0415 - the same
+
+    if stage not in STAGES:
+        print(f"hilum: unknown stage {stage!r}; use {', '.join(STAGES)}", file=sys.stderr)
+        raise typer.Exit(2)
+    if not (everything or reason or study_uid or destination):
+        print("hilum: say which: --reason, --study, --destination, or --all", file=sys.stderr)
+        raise typer.Exit(2)
+    if destination and stage != "deliver":
+        print("hilum: --destination belongs to the stage deliver", file=sys.stderr)
+        raise typer.Exit(2)
+    settings = settings_of(config)
+    with explained():
+        require_revision(settings.ledger_url)
+    count = Ledger(settings.ledger_url).requeue(stage, reason=reason, study_uid=study_uid, destination_name=destination)
+    print(f"{count} item{'' if count == 1 else 's'} of {stage} due again")
+
+
+@studies_app.command("complete")
+def complete_study(
+    uid: Annotated[str, typer.Argument(help="Study Instance UID.")],
+    config: Config = None,
+    without_waiting: Annotated[bool, typer.Option(help="Images that nobody reads yet end as not_waited_for.")] = False,
+) -> None:
+    """End a study's quiet period now: it is reported as soon as its images are read. A further image revises it as ever."""
+    settings = migrated_settings(config)
+    from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
+
+    done = Ledger(settings.ledger_url).complete(uid, is_waiting=not without_waiting)
+    if done is None:
+        print(f"hilum: no study {uid} in the ledger; `GET /api/v1/studies` lists what there is", file=sys.stderr)
+        raise typer.Exit(1)
+    said = "its quiet period is over" if done.state == "due" else f"it was {done.state} already"
+    ended = f"; {done.ended_readings} readings ended as not_waited_for" if done.ended_readings else ""
+    print(f"{said}; waits for {done.waits_for} readings{ended}")
+
+
+@app.command()
+def erase(
+    patient: Annotated[str, typer.Option(help="Patient ID (0010,0020), the whole of it; -: read it from standard input.")],
+    config: Config = None,
+    issuer: Annotated[str | None, typer.Option(help="Issuer of Patient ID (0010,0021); left out: whichever issued it.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this only what would be erased is counted.")] = False,
+    rewrite: Annotated[bool, typer.Option(help="Rewrite the ledger's file, so that no free page holds old bytes.")] = True,
+) -> None:
+    """Erase a patient: files, headers, results and documents of all studies with this Patient ID. It cannot be undone.
+
+    What destinations have already, and backups, are not touched: the answer counts what was delivered where. Safe to repeat.
+    """
+    wanted = (sys.stdin.readline() if patient == "-" else patient).strip()
+    if not wanted:
+        print("hilum: --patient is empty; many images have no Patient ID, and they are not one patient's", file=sys.stderr)
+        raise typer.Exit(2)
+    settings = migrated_settings(config)
+    from hilum.receive.patient import Patient  # noqa: PLC0415 - imports pydicom
+    from hilum.wiring.erasing import erase as erase_patient  # noqa: PLC0415 - imports every room below
+
+    with explained():
+        report = erase_patient(settings, Patient(wanted, issuer), is_dry_run=not yes, has_to_rewrite=rewrite)
+    print(report.said(is_dry_run=not yes))
+    raise typer.Exit(0 if yes and (report.is_complete or not rewrite) else 1)
