@@ -18,7 +18,7 @@ from hilum.models import build, catalogue
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANIFESTS = REPOSITORY / "model_repository"
-CACHE = REPOSITORY / ".cache/models"
+CACHE = REPOSITORY / "state/models"  # where demo and load test build theirs, so that each release is built once
 SIZE = 32
 TINY_LABELS = ("pleural_effusion", "pneumothorax", "cardiomegaly")
 # logits = the means of the four quadrants, 0..1, times this (4, 3).
@@ -49,7 +49,7 @@ def one_at_a_time(lock: Path) -> Iterator[None]:
 
 
 def build_cached(*release_ids: str, weights_dir: Path | None = None) -> Path:
-    """Built trees of releases of `model_repository`, kept in `.cache/models` until their manifest or the builder changes."""
+    """Built trees of releases of `model_repository`, kept in `state/models` until their manifest or the builder changes."""
     with one_at_a_time(CACHE.parent / "models.lock"):
         build.build(release_ids, MANIFESTS, CACHE, weights_dir=weights_dir)
     return CACHE

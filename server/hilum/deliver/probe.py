@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,7 +11,7 @@ from typing import Any, Final
 from pydicom.uid import UID, ExplicitVRLittleEndian, ImplicitVRLittleEndian, SecondaryCaptureImageStorage
 from pynetdicom.sop_class import Verification
 
-from hilum.deliver.association import associate
+from hilum.deliver.association import Contexts, Peer, associate
 from hilum.deliver.dicom import ladder_of, peer_of
 from hilum.domain import SR_LADDER, SrClass
 from hilum.errors import Refused, Retry
@@ -19,6 +20,7 @@ from hilum.settings import Destination
 _SR_CLASSES: Final = tuple(item.sop_class_uid for item in SR_LADDER)
 # What is sent is Explicit VR. The other one tells an administrator whether it is the class or the syntax that is missing there.
 _SYNTAXES: Final = (ExplicitVRLittleEndian, ImplicitVRLittleEndian)
+_SECOND_TRY_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def _probe_dicom(name: str, destination: Destination) -> Probe:
     peer = peer_of(destination)
     classes = [Verification, *_SR_CLASSES, *([SecondaryCaptureImageStorage] if "heatmap" in destination.documents else [])]
     try:
-        association = associate(peer, [(uid, syntax) for uid in classes for syntax in _SYNTAXES])
+        association = _associate(peer, [(uid, syntax) for uid in classes for syntax in _SYNTAXES])
     except (Retry, Refused) as error:
         return Probe(name, str(peer), is_ok=False, detail=error.detail)
     try:
@@ -80,6 +82,15 @@ def _probe_dicom(name: str, destination: Destination) -> Probe:
     taken = f"reports go there as {UID(chosen.sop_class_uid).name}" if chosen else "it takes what it shall get"
     detail = "; ".join(problems) or taken
     return Probe(name, str(peer), not problems, detail, echo, None if chosen is None else chosen.name, contexts)
+
+
+def _associate(peer: Peer, contexts: Contexts) -> Any:  # noqa: ANN401 - pynetdicom ships no types
+    """Ask twice before saying that nobody answers: a receiver that rejects and closes at once can reset the connection unread."""
+    try:
+        return associate(peer, contexts)
+    except Retry:
+        time.sleep(_SECOND_TRY_SECONDS)
+        return associate(peer, contexts)
 
 
 def _contexts(association: Any) -> tuple[Accepted, ...]:  # noqa: ANN401 - pynetdicom ships no types

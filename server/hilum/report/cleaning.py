@@ -79,6 +79,11 @@ def _line(value: str) -> str:
     return _CONTROL.sub("", value)
 
 
+def _name(value: str) -> str:
+    """At most the three groups that there are: alphabetic, ideographic, phonetic (PS3.5 6.2.1.2). Each is left as it is."""
+    return "=".join(_line(value).split("=")[:3])
+
+
 def _short_line(longest: int) -> Callable[[str], str]:
     return lambda value: _line(value)[:longest]
 
@@ -130,7 +135,8 @@ def _number(longest: int) -> Callable[[str], str | None]:
 
 
 _CLEANERS: Final[Mapping[str, Callable[[str], str | None]]] = {
-    **dict.fromkeys(("PN", "UC"), _line),
+    "PN": _name,
+    "UC": _line,
     **{vr: _short_line(_LONGEST[vr]) for vr in ("SH", "LO")},
     **{vr: _paragraph(_LONGEST.get(vr)) for vr in ("LT", "ST", "UT")},
     **{vr: _number(_LONGEST[vr]) for vr in ("DS", "IS")},
