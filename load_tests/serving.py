@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -119,12 +121,13 @@ def hilum_program() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of loopback that nobody uses at this moment."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+    """TCP ports of loopback that nobody uses, below those that the kernel gives to connections: they stay free until they are bound."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randint(20_000, 32_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found += [] if port in found else [port]
+    return found
 
 
 def as_toml(sections: Mapping[str, Section]) -> str:

@@ -265,7 +265,9 @@ def test_one_sender_too_often_is_rejected_for_now_and_others_are_not(tmp_path: P
         first.assoc.release()
         wait_for(lambda: RawScu(listener.port, calling="ROUTER").assoc.is_established)
         for calling in ("ROUTER", "BANNED"):
-            (row,) = listener.rows(f"SELECT * FROM association WHERE calling_ae_title = '{calling}' AND outcome = 'rejected'")
+            query = f"SELECT * FROM association WHERE calling_ae_title = '{calling}' AND outcome = 'rejected'"
+            wait_for(lambda rejected=query: listener.rows(rejected))  # written after the answer is on the wire
+            (row,) = listener.rows(query)
             assert row["reason"] == "limit_of_sender_exceeded"
             assert "receive.maximum_associations_by_ae" in row["advice"]
 

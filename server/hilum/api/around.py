@@ -14,6 +14,7 @@ from hilum.telemetry import REQUEST_SECONDS
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _MAXIMUM_BODY_BYTES: Final = 65536  # orders are small; a body is read into memory before anybody has shown a token
+_LENGTH_DIGITS = 12  # more is too long whatever the number, and no reason to convert it
 
 
 class Around:
@@ -53,8 +54,10 @@ def _refusal(scope: Scope) -> Response | None:
     headers = Headers(scope=scope)
     if "transfer-encoding" in headers:
         return problem(411, "Send the body with Content-Length, not in chunks.")
-    # The server refuses a Content-Length that is not a number.
-    if int(headers.get("content-length", "0")) > _MAXIMUM_BODY_BYTES:
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdigit()):
+        return problem(422, "Content-Length must be a number.")  # a real server refuses it before us
+    if len(length) > _LENGTH_DIGITS or int(length) > _MAXIMUM_BODY_BYTES:
         return problem(413, f"Send at most {_MAXIMUM_BODY_BYTES} bytes.")
     return None
 
