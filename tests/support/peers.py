@@ -18,6 +18,8 @@ from typing import Any, Self
 
 import pytest
 
+from load_tests.serving import free_ports
+
 COMPREHENSIVE_3D_SR = "1.2.840.10008.5.1.4.1.1.88.34"
 _DEBIAN_SBIN = "/usr/sbin"  # Orthanc lives there, and a user's PATH seldom names it
 _START_SECONDS = 30.0
@@ -41,9 +43,7 @@ def missing(reason: str) -> None:
 
 def free_port() -> int:
     """A loopback TCP port that nobody listened on a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
 
 
 def wait_for_port(port: int, process: subprocess.Popen[bytes] | None = None, seconds: float = _START_SECONDS) -> None:
