@@ -102,9 +102,11 @@ class StageLoop:
             return [], poll
 
     def _claim_now(self, room: int) -> tuple[list[Job], float]:
+        """It looks first: a claim takes the write lock, for which others wait, and mostly there is nothing to claim."""
         stage, poll = self._stage, self._settings.poll_seconds
-        if self._destination is not None and not self._ledger.hold_lane(self._destination, self._owner, stage.lease_seconds):
-            return [], poll
+        pause = self._ledger.seconds_to_next(stage.name, poll, destination_name=self._destination)
+        if pause > 0 or not self._holds_lane():
+            return [], pause or poll
         jobs = self._ledger.claim(
             stage.name,
             room,
@@ -114,7 +116,10 @@ class StageLoop:
             is_idle=not self._held,
             destination_name=self._destination,
         )
-        return jobs, poll if jobs else self._ledger.seconds_to_next(stage.name, poll, destination_name=self._destination)
+        return jobs, poll
+
+    def _holds_lane(self) -> bool:
+        return self._destination is None or self._ledger.hold_lane(self._destination, self._owner, self._stage.lease_seconds)
 
     def _start(self, job: Job) -> None:
         telemetry.STAGE_WAIT_SECONDS.labels(self._stage.name).observe(max(0.0, job.lease.waited_seconds))
@@ -174,7 +179,8 @@ class StageLoop:
         self._decided.append((lease, decided))
         if len(self._decided) > 1:
             return
-        await asyncio.sleep(_GROUP_SECONDS)
+        if len(self._held) > 1:  # else there is nobody to wait for
+            await asyncio.sleep(_GROUP_SECONDS)
         await self._flush()
 
     async def _flush(self) -> None:
@@ -202,7 +208,11 @@ class StageLoop:
             telemetry.LEASES_LOST.labels(self._stage.name).inc()
 
     async def _in_ledger_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._ledger_thread, lambda: function(*args, **kwargs))
+        def run() -> T:
+            with telemetry.cpu(f"{self._stage.name}_ledger"):
+                return function(*args, **kwargs)
+
+        return await asyncio.get_running_loop().run_in_executor(self._ledger_thread, run)
 
 
 def back_off(attempts: int, settings: Pipeline) -> float:

@@ -6,10 +6,12 @@ one scrape shows all processes. Labels are few and bounded: no UID, no name, no 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import sys
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,6 +65,7 @@ FILES_REMOVED = Counter(
 )
 REMOVED_BYTES = Counter("hilum_removed_bytes_total", "Bytes of files deleted from the archive.", ["cause"])
 PROCESS_RESTARTS = Counter("hilum_process_restarts_total", "Child processes that ended unasked and were started again.", ["role"])
+CPU_SECONDS = Counter("hilum_cpu_seconds_total", "CPU of the threads that work on a stage; see docs/cpu.md.", ["stage"])
 REQUEST_SECONDS = Histogram("hilum_http_request_seconds", "REST requests.", ["route", "method", "status"], buckets=_STAGE_BUCKETS)
 
 STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
@@ -87,6 +90,27 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
 """Gauges read from the ledger and the disk at each scrape: name to (help, labels). No process holds them."""
 
 Sample = tuple[str, tuple[str, ...], float]
+
+
+class _Charged(threading.local):
+    """CPU seconds that this thread has charged to stages."""
+
+    seconds = 0.0
+
+
+_charged = _Charged()
+
+
+@contextlib.contextmanager
+def cpu(stage: str) -> Iterator[None]:
+    """Charge this thread's CPU to a stage, less what sections inside have charged. Never across an await: other tasks would be in it."""
+    began, inside = time.thread_time(), _charged.seconds
+    try:
+        yield
+    finally:
+        spent = time.thread_time() - began
+        CPU_SECONDS.labels(stage).inc(max(0.0, spent - (_charged.seconds - inside)))
+        _charged.seconds = inside + spent
 
 
 def configure_logging(level: str, style: str, process: str) -> None:

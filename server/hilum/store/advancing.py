@@ -2,95 +2,113 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, Connection, and_, insert, select, update
+from collections.abc import Sequence
+
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from hilum.domain import Advance, DeliveryState, Document, Lease, NewDocument, Result, ResultState
 from hilum.store import codec
-from hilum.store.claiming import Queue
-from hilum.store.schema import delivery, document, reading, result, study
+from hilum.store.queues import Queue
+from hilum.store.schema import WORK_TABLES, delivery, document, reading, result, study
+
+# Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
+_HELD = {
+    name: update(table).where(table.c.id == bindparam("row"), table.c.lease_token == bindparam("token"))
+    for name, table in WORK_TABLES.items()
+}
+_CLOSE_READING = (
+    update(study)
+    .where(study.c.study_instance_uid == select(reading.c.study_instance_uid).where(reading.c.id == bindparam("row")).scalar_subquery())
+    .values(open_readings=study.c.open_readings - 1)
+)
+_SAME_RESULT = select(result.c.id).where(
+    result.c.study_instance_uid == bindparam("uid"),
+    result.c.release == bindparam("by"),
+    result.c.source_digest == bindparam("sources"),
+)
+_LANE_OF_STUDY = select(study.c.lane).where(study.c.study_instance_uid == bindparam("uid"))
+_CURRENT = select(result.c.id).where(
+    result.c.study_instance_uid == bindparam("uid"), result.c.release == bindparam("by"), result.c.is_current.is_(True)
+)
+_RESULT_OF_DELIVERY = (
+    select(document.c.result_id).join(delivery, delivery.c.document_id == document.c.id).where(delivery.c.id == bindparam("row"))
+)
+_RESULT_LOCKED = select(result.c.lane, result.c.is_current).where(result.c.id == bindparam("row")).with_for_update()
+_KNOWN_DOCUMENT = select(document.c.id).where(document.c.result_id == bindparam("of"), document.c.kind == bindparam("like"))
+_NEW_RESULT, _NEW_DELIVERY = insert(result), insert(delivery)
+_NEW_DOCUMENT = insert(document).returning(document.c.id)
+_KNOWN_DELIVERY = select(delivery.c.id).where(delivery.c.document_id == bindparam("of"), delivery.c.destination == bindparam("to"))
 
 
 def advance_row(connection: Connection, queue: Queue, lease: Lease, decided: Advance, now: float) -> bool:
     """Write one decision and all that follows from it. False: the lease is lost and nothing was written."""
-    table = queue.table
-    values = {"reason": None, "detail": None, **decided.values, "state": decided.state}
-    values |= {"finished_at": now, "lease_token": None, "leased_until": None}
-    held = and_(table.c.id == lease.row_id, table.c.lease_token == lease.token)
-    if connection.execute(update(table).where(held).values(values)).rowcount != 1:
+    ended = {"reason": None, "detail": None, **decided.values, "state": decided.state, "finished_at": now}
+    held = {"row": lease.row_id, "token": lease.token}
+    if connection.execute(_HELD[queue.table.name], {**ended, "lease_token": None, "leased_until": None, **held}).rowcount != 1:
         return False
-    if table is reading:
+    if queue.table is reading:
         close_readings(connection, [lease.row_id])
     for item in decided.results:
         _insert_result(connection, item, now)
     if decided.documents:
-        result_id = lease.row_id if table is result else _result_of_delivery(connection, lease.row_id)
-        for new in decided.documents:
-            _insert_document(connection, result_id, new, now)
+        of_result = lease.row_id if queue.table is result else _result_of_delivery(connection, lease.row_id)
+        _insert_documents(connection, of_result, decided.documents, now)
     return True
 
 
-def close_readings(connection: Connection, reading_ids: list[int]) -> None:
+def close_readings(connection: Connection, reading_ids: Sequence[int]) -> None:
     """One open reading fewer in each reading's study: the last one makes the study claimable."""
-    for reading_id in reading_ids:
-        of_study = select(reading.c.study_instance_uid).where(reading.c.id == reading_id).scalar_subquery()
-        connection.execute(update(study).where(study.c.study_instance_uid == of_study).values(open_readings=study.c.open_readings - 1))
+    connection.execute(_CLOSE_READING, [{"row": reading_id} for reading_id in reading_ids])
 
 
 def _insert_result(connection: Connection, new: Result, now: float) -> None:
     """A new current result; the one before is superseded, and what was not yet sent of it never will be (promise 5)."""
-    same = and_(
-        result.c.study_instance_uid == new.study_instance_uid, result.c.release == new.release, result.c.source_digest == new.source_digest
-    )
-    if connection.execute(select(result.c.id).where(same)).first() is not None:
+    named = {"uid": new.study_instance_uid, "by": new.release}
+    if connection.execute(_SAME_RESULT, {**named, "sources": new.source_digest}).first() is not None:
         return  # the very same sources were reported already: the stored documents stand
-    lane = connection.execute(select(study.c.lane).where(study.c.study_instance_uid == new.study_instance_uid)).scalar_one()
-    for old in connection.execute(select(result.c.id).where(_current(new))).all():
+    lane = connection.execute(_LANE_OF_STUDY, {"uid": new.study_instance_uid}).scalar_one()
+    for old in connection.execute(_CURRENT, named).all():
         _supersede(connection, old.id, now)
-    values = {**codec.result_values(new), "state": ResultState.DUE, "lane": lane, "due_at": now, "is_current": True}
-    connection.execute(insert(result).values(values))
-
-
-def _current(new: Result) -> ColumnElement[bool]:
-    return and_(result.c.study_instance_uid == new.study_instance_uid, result.c.release == new.release, result.c.is_current.is_(True))
+    state = {"state": ResultState.DUE, "lane": lane, "due_at": now, "is_current": True}
+    connection.execute(_NEW_RESULT, {**codec.result_values(new), **state})
 
 
 def _supersede(connection: Connection, result_id: int, now: float) -> None:
     connection.execute(update(result).where(result.c.id == result_id).values(is_current=False))
-    unreported = and_(result.c.id == result_id, result.c.state.in_((ResultState.DUE, ResultState.LEASED, ResultState.FAILED)))
+    is_unreported = result.c.state.in_((ResultState.DUE, ResultState.LEASED, ResultState.FAILED))
     ended = {"lease_token": None, "leased_until": None, "finished_at": now}
-    connection.execute(update(result).where(unreported).values(state=ResultState.SUPERSEDED, **ended))
+    connection.execute(update(result).where(result.c.id == result_id, is_unreported).values(state=ResultState.SUPERSEDED, **ended))
     documents = select(document.c.id).where(document.c.result_id == result_id)
     # Leased deliveries are left alone: they may be on the wire, and then they are sent.
-    unsent = and_(delivery.c.document_id.in_(documents), delivery.c.state.in_((DeliveryState.DUE, DeliveryState.DEAD)))
-    connection.execute(update(delivery).where(unsent).values(state=DeliveryState.CANCELLED, reason="superseded", **ended))
+    is_unsent = delivery.c.state.in_((DeliveryState.DUE, DeliveryState.DEAD))
+    cancelled = {"state": DeliveryState.CANCELLED, "reason": "superseded", **ended}
+    connection.execute(update(delivery).where(delivery.c.document_id.in_(documents), is_unsent).values(cancelled))
 
 
 def _result_of_delivery(connection: Connection, delivery_id: int) -> int:
-    query = select(document.c.result_id).join(delivery, delivery.c.document_id == document.c.id).where(delivery.c.id == delivery_id)
-    return int(connection.execute(query).scalar_one())
+    return int(connection.execute(_RESULT_OF_DELIVERY, {"row": delivery_id}).scalar_one())
 
 
-def _insert_document(connection: Connection, result_id: int, new: NewDocument, now: float) -> None:
+def _insert_documents(connection: Connection, result_id: int, documents: Sequence[NewDocument], now: float) -> None:
     """The bytes that will be sent, for ever the same, and a delivery for each destination.
 
-    A derived document may be there already, for another destination: then that one's bytes go here, too. Of a result that has been
-    superseded meanwhile nothing more is sent; its row is locked, so that it cannot be superseded unnoticed.
+    Of a result that has been superseded meanwhile nothing more is sent; its row is locked, so that it cannot be superseded unnoticed.
     """
-    of_result = select(result.c.lane, result.c.is_current).where(result.c.id == result_id).with_for_update()
-    lane, is_current = connection.execute(of_result).one()
-    document_id = _known_document(connection, result_id, new.document) or _store_document(connection, result_id, new.document, now)
-    common = {"document_id": document_id, "lane": lane, "due_at": now}
-    withheld = {} if is_current else dict.fromkeys(new.destinations, "superseded")
-    for name in new.destinations if is_current else ():
-        _insert_delivery(connection, {**common, "destination": name, "state": DeliveryState.DUE})
-    for name, reason in {**withheld, **new.withheld}.items():
-        ended = {"state": DeliveryState.CANCELLED, "reason": reason, "finished_at": now}
-        _insert_delivery(connection, {**common, "destination": name, **ended})
+    lane, is_current = connection.execute(_RESULT_LOCKED, {"row": result_id}).one()
+    for new in documents:
+        # A derived document may be there already, for another destination: then that one's bytes go here, too.
+        document_id = _known_document(connection, result_id, new.document) or _store_document(connection, result_id, new.document, now)
+        common = {"document_id": document_id, "lane": lane, "due_at": now}
+        withheld = {} if is_current else dict.fromkeys(new.destinations, "superseded")
+        for name in new.destinations if is_current else ():
+            _insert_delivery(connection, {**common, "destination": name, "state": DeliveryState.DUE})
+        for name, reason in {**withheld, **new.withheld}.items():
+            ended = {"state": DeliveryState.CANCELLED, "reason": reason, "finished_at": now}
+            _insert_delivery(connection, {**common, "destination": name, **ended})
 
 
 def _known_document(connection: Connection, result_id: int, item: Document) -> int | None:
-    same = and_(document.c.result_id == result_id, document.c.kind == item.kind)
-    return connection.execute(select(document.c.id).where(same)).scalar_one_or_none()
+    return connection.execute(_KNOWN_DOCUMENT, {"of": result_id, "like": item.kind}).scalar_one_or_none()
 
 
 def _store_document(connection: Connection, result_id: int, item: Document, now: float) -> int:
@@ -105,11 +123,10 @@ def _store_document(connection: Connection, result_id: int, item: Document, now:
         "content": item.content,
         "created_at": now,
     }
-    return int(connection.execute(insert(document).values(values).returning(document.c.id)).scalar_one())
+    return int(connection.execute(_NEW_DOCUMENT, values).scalar_one())
 
 
 def _insert_delivery(connection: Connection, values: dict[str, object]) -> None:
     """A document goes to a destination once: what is there already stands."""
-    same = and_(delivery.c.document_id == values["document_id"], delivery.c.destination == values["destination"])
-    if connection.execute(select(delivery.c.id).where(same)).first() is None:
-        connection.execute(insert(delivery).values(values))
+    if connection.execute(_KNOWN_DELIVERY, {"of": values["document_id"], "to": values["destination"]}).first() is None:
+        connection.execute(_NEW_DELIVERY, values)

@@ -11,112 +11,92 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, Row, Table, and_, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, and_, bindparam, case, func, select, update
 
-from hilum.domain import DeliveryState, Lane, Lease, ReadingState, Reason, ResultState, StudyState, WorkState
-from hilum.store.schema import delivery, reading, result, study
+from hilum.domain import Lease, ReadingState, Reason, StudyState, WorkState
+from hilum.store.queues import Queue, Statements, statements
+from hilum.store.schema import reading, study
 
 _CHUNK = 10_000  # parameters of one statement; PostgreSQL takes 65,535, SQLite 32,766
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
-    """How one table serves as a stage's queue. Due rows that are equal in `together` are claimed together, beyond the limit."""
+class Claim:
+    """Who claims how much of which queue, and until when; `destination` where the queue is one destination's."""
 
-    table: Table
-    failed: str
-    requeueable: tuple[str, ...]
-    extra: ColumnElement[bool] | None = None
-    together: Column[Any] | None = None
+    stage: str
+    limit: int
+    owner: str
+    now: float
+    until: float
+    destination: str | None = None
 
+    @property
+    def statements(self) -> Statements:
+        """Those of the queue."""
+        return statements(self.stage, is_one_destination=self.destination is not None)
 
-QUEUES: dict[str, Queue] = {
-    "analyse": Queue(reading, ReadingState.FAILED, (ReadingState.FAILED, ReadingState.NOT_ANALYSED), together=reading.c.instance_id),
-    # A study waits in the index until its last reading has ended: nothing polls it meanwhile.
-    "assemble": Queue(study, StudyState.FAILED, (StudyState.FAILED,), study.c.open_readings == 0),
-    "report": Queue(result, ResultState.FAILED, (ResultState.FAILED,)),
-    "deliver": Queue(delivery, DeliveryState.DEAD, (DeliveryState.DEAD,)),
-}
-
-
-def claim_rows(
-    connection: Connection,
-    queue: Queue,
-    limit: int,
-    owner: str,
-    lease_seconds: float,
-    now: float,
-    *,
-    is_idle: bool,
-    only: ColumnElement[bool] | None,
-) -> list[tuple[Row[Any], Lease]]:
-    """Rows to work on, each with its lease.
-
-    A row whose lease lapsed is claimed alone, and only by a worker that holds nothing else: if it is the row that kills workers,
-    it shall take no neighbour along.
-    """
-    lapsed = _lapsed_row(connection, queue, now, only)
-    if lapsed is not None:
-        return [_take(connection, queue.table, lapsed, owner, lease_seconds, now)] if is_idle else []
-    wanted = _due_rows(connection, queue, limit, now, only)
-    return [_take(connection, queue.table, row, owner, lease_seconds, now) for row in wanted]
+    @property
+    def parameters(self) -> dict[str, object]:
+        """For the statements that choose rows."""
+        return {"now": self.now, "limit": self.limit, **({} if self.destination is None else {"destination": self.destination})}
 
 
-def _due_rows(connection: Connection, queue: Queue, limit: int, now: float, only: ColumnElement[bool] | None) -> Sequence[Row[Any]]:
-    table = queue.table
-    conditions = [table.c.state == WorkState.DUE, table.c.due_at <= now]
-    conditions += [part for part in (queue.extra, only) if part is not None]
-    query = select(table).where(*conditions).order_by(table.c.lane, table.c.due_at, table.c.id).limit(limit)
-    rows = connection.execute(query.with_for_update(skip_locked=True)).all()
-    return [*rows, *_siblings(connection, queue, rows, now)]
+def seconds_to_next(connection: Connection, stage: str, now: float, destination: str | None) -> float | None:
+    """Until a row may be claimed, because it is due or because its lease ends; 0: one may be claimed now; None: there is none."""
+    look = statements(stage, is_one_destination=destination is not None).look
+    found = connection.execute(look, {"destination": destination} if destination is not None else {}).one()
+    first = min((moment for moment in found if moment is not None), default=None)
+    return None if first is None else max(0.0, first - now)
 
 
-def _siblings(connection: Connection, queue: Queue, rows: Sequence[Row[Any]], now: float) -> Sequence[Row[Any]]:
-    """The other due rows of what was claimed: an image is decoded once for all releases that are due."""
-    table, column = queue.table, queue.together
-    if column is None or not rows:
-        return []
-    theirs = column.in_({getattr(row, column.name) for row in rows})
-    others = and_(theirs, table.c.state == WorkState.DUE, table.c.due_at <= now, table.c.id.not_in([row.id for row in rows]))
-    return connection.execute(select(table).where(others).order_by(table.c.id).with_for_update(skip_locked=True)).all()
+def lapsed_row(connection: Connection, claim: Claim) -> Row[Any] | None:
+    """The row whose lease lapsed first, if there is one."""
+    return connection.execute(claim.statements.lapsed, claim.parameters).first()
 
 
-def _lapsed_row(connection: Connection, queue: Queue, now: float, only: ColumnElement[bool] | None) -> Row[Any] | None:
-    table = queue.table
-    conditions = [table.c.state == WorkState.LEASED, table.c.leased_until < now]
-    conditions += [only] if only is not None else []
-    query = select(table).where(*conditions).order_by(table.c.leased_until).limit(1)
-    return connection.execute(query.with_for_update(skip_locked=True)).first()
+def claim_due(connection: Connection, claim: Claim) -> list[tuple[Row[Any], Lease]]:
+    """Rows to work on, each with its lease."""
+    rows = connection.execute(claim.statements.due, claim.parameters).all()
+    siblings = _siblings(connection, rows, claim.now) if claim.stage == "analyse" and rows else []
+    return take(connection, claim, [*rows, *siblings])
 
 
-def _take(connection: Connection, table: Table, row: Row[Any], owner: str, lease_seconds: float, now: float) -> tuple[Row[Any], Lease]:
-    token = uuid.uuid4().hex
-    has_lapsed = row.state == WorkState.LEASED
-    lease = Lease(row.id, token, row.attempts + 1, row.lapses + has_lapsed, waited_seconds=now - row.due_at)
-    connection.execute(
-        update(table)
-        .where(table.c.id == row.id)
-        .values(
-            state=WorkState.LEASED,
-            lease_token=token,
-            leased_until=now + lease_seconds,
-            claimed_by=owner,
-            attempts=lease.attempts,
-            lapses=lease.lapses,
-        )
+def _siblings(connection: Connection, rows: Sequence[Row[Any]], now: float) -> Sequence[Row[Any]]:
+    """The other due readings of the images that were claimed, beyond the limit: an image is decoded once for all releases."""
+    theirs = {"instances": list({row.instance_id for row in rows}), "claimed": [row.id for row in rows]}
+    return connection.execute(_SIBLINGS, {**theirs, "now": now}).all()
+
+
+_SIBLINGS = (
+    select(reading)
+    .where(
+        reading.c.instance_id.in_(bindparam("instances", expanding=True)),
+        reading.c.state == WorkState.DUE,
+        reading.c.due_at <= bindparam("now"),
+        reading.c.id.not_in(bindparam("claimed", expanding=True)),
     )
-    return row, lease
+    .order_by(reading.c.id)
+    .with_for_update(skip_locked=True)
+)
 
 
-def next_due(connection: Connection, queue: Queue, only: ColumnElement[bool] | None) -> float | None:
-    """When the earliest due row is due; one look into the index for each lane."""
-    table = queue.table
-    found: list[float] = []
-    conditions = [table.c.state == WorkState.DUE, *(part for part in (queue.extra, only) if part is not None)]
-    for lane in Lane:
-        query = select(table.c.due_at).where(*conditions, table.c.lane == lane).order_by(table.c.due_at).limit(1)
-        found += connection.execute(query).scalars().all()
-    return min(found, default=None)
+def take(connection: Connection, claim: Claim, rows: Sequence[Row[Any]]) -> list[tuple[Row[Any], Lease]]:
+    """Lease these rows to the claim's owner."""
+    taken = [(row, _lease(row, claim.now)) for row in rows]
+    if taken:
+        common = {"until": claim.until, "owner": claim.owner}
+        connection.execute(claim.statements.take, [{**common, **_columns(lease)} for _, lease in taken])
+    return taken
+
+
+def _lease(row: Row[Any], now: float) -> Lease:
+    has_lapsed = row.state == WorkState.LEASED
+    return Lease(row.id, uuid.uuid4().hex, row.attempts + 1, row.lapses + has_lapsed, waited_seconds=now - row.due_at)
+
+
+def _columns(lease: Lease) -> dict[str, object]:
+    return {"row": lease.row_id, "token": lease.token, "tries": lease.attempts, "lapsed": lease.lapses}
 
 
 def fail_hopeless(connection: Connection, queue: Queue, now: float, maximum_lapses: int) -> list[int]:

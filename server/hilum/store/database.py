@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -13,17 +14,18 @@ _CONNECT_TIMEOUT_SECONDS = 5
 _POOL_TIMEOUT_SECONDS = 10
 
 
-def open_engine(url: str, *, read_only: bool = False) -> Engine:
+def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) -> Engine:
     """An engine for the ledger at `url`; with `read_only` its transactions take no write lock.
 
-    SQLite: write-ahead log with a full sync at each commit, because an acknowledged row must survive a power cut.
+    SQLite: write-ahead log with a full sync at each commit, because an acknowledged row must survive a power cut. Not `is_synced`:
+    commits survive any crash of a process, and a power cut only together with a synced commit that comes after them.
     """
     # Parameters hold whole headers, thus patient data: an error's text must not repeat them (promise 10).
     options: dict[str, Any] = {"hide_parameters": True, "pool_timeout": _POOL_TIMEOUT_SECONDS}
     if make_url(url).get_backend_name() != "sqlite":
         return create_engine(url, pool_pre_ping=True, pool_size=4, connect_args={"connect_timeout": _CONNECT_TIMEOUT_SECONDS}, **options)
     engine = create_engine(url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000, "check_same_thread": False}, **options)
-    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "connect", _configure_sqlite("FULL" if is_synced else "NORMAL"))
     event.listen(engine, "begin", _begin_read if read_only else _begin_write)
     return engine
 
@@ -37,10 +39,15 @@ def open_reader(url: str) -> Engine:
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
-def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # the driver must not begin transactions by itself; `_begin_*` do
-    for pragma in ("journal_mode = WAL", "synchronous = FULL", f"busy_timeout = {_BUSY_TIMEOUT_MS}", "foreign_keys = ON"):
-        connection.execute(f"PRAGMA {pragma}")
+def _configure_sqlite(synchronous: str) -> Callable[[sqlite3.Connection, object], None]:
+    pragmas = ("journal_mode = WAL", f"synchronous = {synchronous}", f"busy_timeout = {_BUSY_TIMEOUT_MS}", "foreign_keys = ON")
+
+    def configure(connection: sqlite3.Connection, _record: object) -> None:
+        connection.isolation_level = None  # the driver must not begin transactions by itself; `_begin_*` do
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+
+    return configure
 
 
 def _begin_write(connection: Connection) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, bindparam, select
 
 from hilum.domain import SR_KINDS, DeliveryJob, DeliveryState, Document, Instance, Job, Lane, Lease, ReadingJob, ReportJob, StudyJob
 from hilum.store import codec
@@ -13,10 +13,23 @@ from hilum.store.schema import delivery, document, instance, reading, result, st
 
 # Tried, but the receiver refused the SOP Class before a byte of the document was sent.
 _NEVER_SENT = ("class_ladder", "sop_class_refused")
+# Built once (see `queues`).
+_INSTANCE = select(instance).where(instance.c.id == bindparam("row"))
+_INSTANCES = select(instance).where(instance.c.study_instance_uid == bindparam("uid")).order_by(instance.c.id)
+# Without class activation maps: nobody assembles with them, and they are the most of a reading.
+_READINGS = (
+    select(*(column for column in reading.c if column is not reading.c.cam))
+    .where(reading.c.study_instance_uid == bindparam("uid"))
+    .order_by(reading.c.id)
+)
+_CURRENT_RESULTS = select(result).where(result.c.study_instance_uid == bindparam("uid"), result.c.is_current.is_(True))
+_STUDY = select(study).where(study.c.study_instance_uid == bindparam("uid"))
+_DOCUMENT = select(document).where(document.c.id == bindparam("row"))
+_RESULT = select(result).where(result.c.id == bindparam("row"))
 
 
 def _reading_job(connection: Connection, row: Row[Any], lease: Lease) -> ReadingJob:
-    found = connection.execute(select(instance).where(instance.c.id == row.instance_id)).one()
+    found = connection.execute(_INSTANCE, {"row": row.instance_id}).one()
     return ReadingJob(lease, row.release, Lane(row.lane), codec.instance_of(found))
 
 
@@ -24,8 +37,8 @@ def _study_job(connection: Connection, row: Row[Any], lease: Lease) -> StudyJob:
     uid = row.study_instance_uid
     instances = _instances(connection, uid)
     names = {item.id: item.sop_instance_uid for item in instances}
-    readings = connection.execute(select(reading).where(reading.c.study_instance_uid == uid).order_by(reading.c.id)).all()
-    current = connection.execute(select(result).where(result.c.study_instance_uid == uid, result.c.is_current.is_(True))).all()
+    readings = connection.execute(_READINGS, {"uid": uid}).all()
+    current = connection.execute(_CURRENT_RESULTS, {"uid": uid}).all()
     return StudyJob(
         lease=lease,
         study=codec.study_of(row),
@@ -36,7 +49,7 @@ def _study_job(connection: Connection, row: Row[Any], lease: Lease) -> StudyJob:
 
 
 def _report_job(connection: Connection, row: Row[Any], lease: Lease) -> ReportJob:
-    found = connection.execute(select(study).where(study.c.study_instance_uid == row.study_instance_uid)).one()
+    found = connection.execute(_STUDY, {"uid": row.study_instance_uid}).one()
     return ReportJob(
         lease=lease,
         result=codec.result_of(row),
@@ -48,9 +61,9 @@ def _report_job(connection: Connection, row: Row[Any], lease: Lease) -> ReportJo
 
 
 def _delivery_job(connection: Connection, row: Row[Any], lease: Lease) -> DeliveryJob:
-    found = connection.execute(select(document).where(document.c.id == row.document_id)).one()
-    made_from = connection.execute(select(result).where(result.c.id == found.result_id)).one()
-    of_study = connection.execute(select(study).where(study.c.study_instance_uid == made_from.study_instance_uid)).one()
+    found = connection.execute(_DOCUMENT, {"row": row.document_id}).one()
+    made_from = connection.execute(_RESULT, {"row": found.result_id}).one()
+    of_study = connection.execute(_STUDY, {"uid": made_from.study_instance_uid}).one()
     return DeliveryJob(
         lease=lease,
         destination=row.destination,
@@ -76,8 +89,7 @@ JOBS: dict[str, Callable[[Connection, Row[Any], Lease], Job]] = {
 
 def _instances(connection: Connection, study_uid: str) -> tuple[Instance, ...]:
     """All images of a study; whether a rejected one counts is not for the store to say."""
-    query = select(instance).where(instance.c.study_instance_uid == study_uid).order_by(instance.c.id)
-    return tuple(codec.instance_of(row) for row in connection.execute(query))
+    return tuple(codec.instance_of(row) for row in connection.execute(_INSTANCES, {"uid": study_uid}))
 
 
 def _predecessors(connection: Connection, result_id: int | None) -> dict[str, Document]:

@@ -1,6 +1,8 @@
 """The ledger: every promise about images and reports is a row here. Verbs: record, claim, advance, retry, requeue.
 
-Thread-safe. Each verb is one transaction; on SQLite with a full sync, so what it returned survives a power cut.
+Thread-safe. Each verb is one transaction, which survives any crash of a process. What the outside may rely on (rows of received
+objects, documents, deliveries) survives a power cut too: SQLite syncs it fully. Leases, readings and results are not waited for: after
+a power cut they would be made again, and the same, and the sync of the next document takes them along.
 """
 
 from __future__ import annotations
@@ -14,13 +16,14 @@ from sqlalchemy import ColumnElement, Connection, and_, insert, select, true, up
 from sqlalchemy.exc import IntegrityError
 
 from hilum.domain import ActivationMaps, Advance, AssociationRecord, Job, Lease, Rejection
-from hilum.store import advancing, claiming, completing, recording, rejecting
+from hilum.store import advancing, claiming, completing, lanes, recording, rejecting
 from hilum.store.activation_maps import activation_maps
-from hilum.store.claiming import QUEUES
+from hilum.store.claiming import Claim
 from hilum.store.completing import Completed
 from hilum.store.database import open_engine
 from hilum.store.doorbell import Bell, doorbell_for
 from hilum.store.jobs import JOBS
+from hilum.store.queues import QUEUES
 from hilum.store.recording import Arrival, RecordOutcome
 from hilum.store.schema import WORK_TABLES, association, delivery, destination, document, installation, process, reading, result, study
 
@@ -28,6 +31,8 @@ __all__ = ["Arrival", "Ledger", "RecordOutcome"]
 
 # Which bells to ring when a stage's rows have advanced.
 _NEXT = {"record": ("analyse", "assemble"), "analyse": ("assemble",), "assemble": ("report",), "report": ("deliver",), "deliver": ()}
+# Stages whose decisions follow from the rows before them, and are nobody's knowledge yet.
+_MADE_AGAIN = frozenset({"analyse", "assemble"})
 
 
 class Ledger:
@@ -37,16 +42,22 @@ class Ledger:
         self.url = url
         self._clock = clock
         self._engine = open_engine(url)
+        is_sqlite = self._engine.dialect.name == "sqlite"
+        # SQLite has one writer at a time: who only looks must not wait for it, and who can do it again must not wait for the disk.
+        self._reader = open_engine(url, read_only=True) if is_sqlite else self._engine
+        self._unsynced = open_engine(url, is_synced=False) if is_sqlite else self._engine
         self._doorbell = doorbell_for(url)
 
     def close(self) -> None:
         """Give the connections back."""
         self._engine.dispose()
+        self._reader.dispose()
+        self._unsynced.dispose()
 
     @property
     def namespace(self) -> uuid.UUID:
         """The installation's UID namespace, minted once at the first migration."""
-        with self._engine.begin() as connection:
+        with self._reader.begin() as connection:
             return uuid.UUID(connection.execute(select(installation.c.value).where(installation.c.key == "namespace")).scalar_one())
 
     @property
@@ -75,7 +86,7 @@ class Ledger:
     def record_association(self, record: AssociationRecord) -> None:
         """Who sent what, and what was refused."""
         with self._engine.begin() as connection:
-            connection.execute(insert(association).values({name: getattr(record, name) for name in AssociationRecord.__slots__}))
+            connection.execute(insert(association), {name: getattr(record, name) for name in AssociationRecord.__slots__})
 
     def reject(self, rejections: Sequence[Rejection]) -> int:
         """Take images out of results, also such as have not come yet; how many are out that were not. Their studies are due again."""
@@ -87,14 +98,14 @@ class Ledger:
 
     def is_own_document(self, sop_instance_uid: str) -> bool:
         """Whether a document of ours has this SOP Instance UID."""
-        with self._engine.begin() as connection:
+        with self._reader.begin() as connection:
             query = select(document.c.id).where(document.c.sop_instance_uid == sop_instance_uid)
             return connection.execute(query).first() is not None
 
     def called_ae_titles(self, study_uids: Collection[str]) -> dict[str, str]:
         """To whom the first image of each of these studies was sent; studies that nobody has sent yet are left out."""
         query = select(study.c.study_instance_uid, study.c.called_ae_title).where(study.c.study_instance_uid.in_(study_uids))
-        with self._engine.begin() as connection:
+        with self._reader.begin() as connection:
             return {row.study_instance_uid: row.called_ae_title for row in connection.execute(query)}
 
     def claim(
@@ -110,22 +121,32 @@ class Ledger:
     ) -> list[Job]:
         """Up to `limit` jobs of a stage, oldest first within the most urgent lane, leased to `owner`.
 
-        `is_idle`: the worker holds nothing, so it may take a lapsed item, which comes alone. Items that lapsed too often fail here.
+        `is_idle`: the worker holds nothing, so it may take a lapsed item, which comes alone: if it is the one that kills workers, it
+        shall take no neighbour along. Items that lapsed too often fail here.
         """
-        queue, now = QUEUES[stage], self._clock()
-        only = delivery.c.destination == destination_name if destination_name is not None else None
-        with self._engine.begin() as connection:
-            if hopeless := claiming.fail_hopeless(connection, queue, now, maximum_lapses):
-                self._follow_failure(connection, stage, hopeless)
-            rows = claiming.claim_rows(connection, queue, limit, owner, lease_seconds, now, is_idle=is_idle, only=only)
+        now = self._clock()
+        claim = Claim(stage, limit, owner, now, now + lease_seconds, destination_name)
+        with self._unsynced.begin() as connection:
+            lapsed = claiming.lapsed_row(connection, claim)
+            if lapsed is not None:
+                self._fail_hopeless(connection, claim, maximum_lapses)
+                lapsed = claiming.lapsed_row(connection, claim)
+            if lapsed is None:
+                rows = claiming.claim_due(connection, claim)
+            else:
+                rows = claiming.take(connection, claim, [lapsed]) if is_idle else []
             return [JOBS[stage](connection, row, lease) for row, lease in rows]
 
     def seconds_to_next(self, stage: str, at_most: float, *, destination_name: str | None = None) -> float:
-        """How long a stage without claimable rows may sleep: until the next row is due, or `at_most`."""
-        only = delivery.c.destination == destination_name if destination_name is not None else None
-        with self._engine.begin() as connection:
-            due_at = claiming.next_due(connection, QUEUES[stage], only)
-        return at_most if due_at is None else min(at_most, max(0.005, due_at - self._clock()))
+        """How long a stage may sleep: until the next row can be claimed, or `at_most`; 0: one can be claimed now. Takes no write lock."""
+        with self._reader.begin() as connection:
+            seconds = claiming.seconds_to_next(connection, stage, self._clock(), destination_name)
+        return at_most if seconds is None else min(at_most, seconds)
+
+    def _fail_hopeless(self, connection: Connection, claim: Claim, maximum_lapses: int) -> None:
+        hopeless = claiming.fail_hopeless(connection, QUEUES[claim.stage], claim.now, maximum_lapses)
+        if hopeless:
+            self._follow_failure(connection, claim.stage, hopeless)
 
     def _follow_failure(self, connection: Connection, stage: str, ids: list[int]) -> None:
         if stage == "analyse":
@@ -134,13 +155,14 @@ class Ledger:
 
     def activation_maps(self, study_uid: str, release: str) -> dict[str, ActivationMaps]:
         """Class activation maps of a study's analysed images by one release, by SOP Instance UID."""
-        with self._engine.begin() as connection:
+        with self._reader.begin() as connection:
             return activation_maps(connection, study_uid, release)
 
     def advance(self, stage: str, decided: Sequence[tuple[Lease, Advance]]) -> list[bool]:
         """Write decisions and what follows from them, all in one commit. False marks a lease that was lost: nothing of it is written."""
         queue, now = QUEUES[stage], self._clock()
-        with self._engine.begin() as connection:
+        engine = self._unsynced if stage in _MADE_AGAIN else self._engine
+        with engine.begin() as connection:
             written = [advancing.advance_row(connection, queue, lease, item, now) for lease, item in decided]
             self._doorbell.ring_with(connection, _NEXT[stage])
         self._doorbell.ring(_NEXT[stage])
@@ -148,14 +170,14 @@ class Ledger:
 
     def retry(self, stage: str, lease: Lease, detail: str, after_seconds: float, *, counts: bool = True) -> bool:
         """Due again in `after_seconds`. False: the lease is lost."""
-        with self._engine.begin() as connection:
+        with self._unsynced.begin() as connection:
             return claiming.give_back(connection, QUEUES[stage], lease, detail, self._clock() + after_seconds, counts=counts)
 
     def lapse(self, stage: str, lease: Lease) -> bool:
         """The lease ends now as if its worker had died, and is counted as such. False: it was lost already."""
         table, now = QUEUES[stage].table, self._clock()
         held = and_(table.c.id == lease.row_id, table.c.lease_token == lease.token)
-        with self._engine.begin() as connection:
+        with self._unsynced.begin() as connection:
             return connection.execute(update(table).where(held).values(leased_until=now - 1)).rowcount == 1
 
     def end_leases(self, owner: str, *, is_clean: bool) -> int:
@@ -180,17 +202,13 @@ class Ledger:
         return len(ids)
 
     def hold_lane(self, name: str, owner: str, seconds: float) -> bool:
-        """Own a destination's lane for so long, or longer; False: another dispatcher owns it, or a person paused it."""
+        """Own a destination's lane for half of `seconds` at least; False: another dispatcher owns it, or a person paused it."""
         now = self._clock()
-        with self._engine.begin() as connection:
-            row = connection.execute(select(destination).where(destination.c.name == name).with_for_update()).first()
-            if row is None:
-                connection.execute(insert(destination).values(name=name, owner=owner, owned_until=now + seconds))
+        with self._reader.begin() as connection:
+            if lanes.is_held(connection, name, owner, now + seconds / 2):
                 return True
-            if row.is_paused or (row.owner not in (None, owner) and (row.owned_until or 0) > now):
-                return False
-            connection.execute(update(destination).where(destination.c.name == name).values(owner=owner, owned_until=now + seconds))
-            return True
+        with self._unsynced.begin() as connection:
+            return lanes.take(connection, name, owner, now, seconds)
 
     def pause(self, name: str, *, is_paused: bool) -> None:
         """Stop or resume deliveries to a destination, also one that has never been used. What is on the wire is finished."""
@@ -212,7 +230,7 @@ class Ledger:
         """A process says that it lives, and whether it can do its work."""
         values = {"role": role, "host": socket.gethostname(), "pid": pid, "started_at": started_at, "is_ready": is_ready, "detail": detail}
         values["beat_at"] = self._clock()
-        with self._engine.begin() as connection:
+        with self._unsynced.begin() as connection:
             if connection.execute(update(process).where(process.c.name == name).values(values)).rowcount == 0:
                 connection.execute(insert(process).values(name=name, **values))
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, literal, null, select, text
 
 from hilum.domain import Lane
-from hilum.store.claiming import QUEUES, Queue
+from hilum.store.queues import QUEUES, Queue
 from hilum.store.schema import delivery, document, reading, result
 
 Item = dict[str, Any]

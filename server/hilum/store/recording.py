@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, insert, select, update
 
 from hilum.domain import ConflictState, Instance, Lane, ReadingState, Reason, StudyState
 from hilum.store import codec, expiring, rejecting
@@ -16,6 +16,16 @@ from hilum.store.archive import quarantine_path
 from hilum.store.schema import conflict, instance, reading, study
 
 _SUPERSEDED_SECONDS = 3600.0
+# Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
+_KNOWN_INSTANCE = select(instance).where(instance.c.sop_instance_uid == bindparam("uid")).with_for_update()
+_NEW_STUDY, _NEW_READING = insert(study), insert(reading)
+_NEW_INSTANCE = insert(instance).returning(instance.c.id)
+_KNOWN_STUDY = select(study).where(study.c.study_instance_uid == bindparam("uid")).with_for_update()
+_GROW_STUDY = (
+    update(study)
+    .where(study.c.id == bindparam("row"))
+    .values(revision=study.c.revision + 1, open_readings=study.c.open_readings + bindparam("more"))
+)
 
 
 class RecordOutcome(StrEnum):
@@ -46,8 +56,7 @@ def record(connection: Connection, arrivals: Sequence[Arrival], now: float) -> l
 
 def _record_one(connection: Connection, arrival: Arrival, now: float) -> RecordOutcome:
     new = arrival.instance
-    query = select(instance).where(instance.c.sop_instance_uid == new.sop_instance_uid).with_for_update()
-    known = connection.execute(query).first()
+    known = connection.execute(_KNOWN_INSTANCE, {"uid": new.sop_instance_uid}).first()
     if known is None:
         _insert_instance(connection, arrival, now)
         return RecordOutcome.NEW
@@ -72,7 +81,7 @@ def _is_header_revision(known: Row[Any], new: Instance) -> bool:
 def _insert_instance(connection: Connection, arrival: Arrival, now: float) -> None:
     removal = rejecting.removal_of(connection, arrival.instance)
     values = {**codec.instance_values(arrival.instance), "is_removed": removal is not None, "removal_reason": removal}
-    (instance_id,) = connection.execute(insert(instance).values(values).returning(instance.c.id)).one()
+    (instance_id,) = connection.execute(_NEW_INSTANCE, values).one()
     _touch_study(connection, arrival, now, new_readings=len(arrival.releases) if removal is None else 0)
     rejected = {"state": ReadingState.NOT_ANALYSED, "reason": Reason.REJECTED, "finished_at": now}
     common = {
@@ -82,8 +91,8 @@ def _insert_instance(connection: Connection, arrival: Arrival, now: float) -> No
         "due_at": now,
         **({"state": ReadingState.DUE} if removal is None else rejected),
     }
-    for release in arrival.releases:
-        connection.execute(insert(reading).values({**common, "release": release}))
+    if arrival.releases:
+        connection.execute(_NEW_READING, [{**common, "release": release} for release in arrival.releases])
 
 
 def _revise_header(connection: Connection, known: Row[Any], new: Instance, now: float) -> None:
@@ -130,7 +139,7 @@ def _keep_conflict(connection: Connection, new: Instance) -> bool:
 def _touch_study(connection: Connection, arrival: Arrival, now: float, new_readings: int) -> None:
     """Open the study, or prolong its quiet period. Clearing the lease fences out an assembler that saw the study without this image."""
     uid = arrival.instance.study_instance_uid
-    row = connection.execute(select(study).where(study.c.study_instance_uid == uid).with_for_update()).first()
+    row = connection.execute(_KNOWN_STUDY, {"uid": uid}).first()
     is_collecting = row is not None and row.state in (StudyState.DUE, StudyState.LEASED)
     since = row.collecting_since if row is not None and is_collecting else now
     quiet_until = max(now, min(now + arrival.quiet_seconds, since + arrival.maximum_wait_seconds))
@@ -149,10 +158,9 @@ def _touch_study(connection: Connection, arrival: Arrival, now: float, new_readi
         "detail": None,
     }
     if row is None:
-        connection.execute(insert(study).values({**fresh, **_first_values(arrival), "open_readings": new_readings}))
+        connection.execute(_NEW_STUDY, {**fresh, **_first_values(arrival), "open_readings": new_readings})
         return
-    grown = {"revision": study.c.revision + 1, "open_readings": study.c.open_readings + new_readings, "lane": min(arrival.lane, row.lane)}
-    connection.execute(update(study).where(study.c.id == row.id).values({**fresh, **grown}))
+    connection.execute(_GROW_STUDY, {**fresh, "row": row.id, "more": new_readings, "lane": min(arrival.lane, row.lane)})
 
 
 def _first_values(arrival: Arrival) -> dict[str, Any]:

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, and_, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, insert, select, update
 
 from hilum.domain import Instance, ReadingState, Reason, Rejection, RemovalReason
 from hilum.store.reopening import reopen
 from hilum.store.schema import instance, reading, rejection
+
+_REASON = select(rejection.c.reason).where(
+    rejection.c.sop_instance_uid == bindparam("uid"), rejection.c.study_instance_uid == bindparam("of")
+)
 
 
 def reject(connection: Connection, rejections: Sequence[Rejection], now: float) -> int:
@@ -27,8 +31,7 @@ def reject(connection: Connection, rejections: Sequence[Rejection], now: float) 
 
 def removal_of(connection: Connection, new: Instance) -> RemovalReason | None:
     """Why an image that arrives is out of results from the beginning, if it is."""
-    same = and_(rejection.c.sop_instance_uid == new.sop_instance_uid, rejection.c.study_instance_uid == new.study_instance_uid)
-    found = connection.execute(select(rejection.c.reason).where(same)).scalar_one_or_none()
+    found = connection.execute(_REASON, {"uid": new.sop_instance_uid, "of": new.study_instance_uid}).scalar_one_or_none()
     return None if found is None else RemovalReason(found)
 
 

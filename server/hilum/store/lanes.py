@@ -1,0 +1,29 @@
+"""Lanes: each destination has one dispatcher that delivers to it, so that documents go out in order over one association."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from hilum.store.schema import destination
+
+_ROW = select(destination).where(destination.c.name == bindparam("wanted"))
+_LOCKED = _ROW.with_for_update()
+_OWN = update(destination).where(destination.c.name == bindparam("wanted"))  # sets the columns that its parameters name
+
+
+def is_held(connection: Connection, name: str, owner: str, until: float) -> bool:
+    """Whether this dispatcher owns the lane until then, and nobody paused it."""
+    row = connection.execute(_ROW, {"wanted": name}).first()
+    return row is not None and not row.is_paused and row.owner == owner and (row.owned_until or 0.0) >= until
+
+
+def take(connection: Connection, name: str, owner: str, now: float, seconds: float) -> bool:
+    """Own it from now on, unless another dispatcher does or a person paused it."""
+    row = connection.execute(_LOCKED, {"wanted": name}).first()
+    if row is None:
+        connection.execute(insert(destination), {"name": name, "owner": owner, "owned_until": now + seconds})
+        return True
+    if row.is_paused or (row.owner not in (None, owner) and (row.owned_until or 0.0) > now):
+        return False
+    connection.execute(_OWN, {"wanted": name, "owner": owner, "owned_until": now + seconds})
+    return True

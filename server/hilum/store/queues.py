@@ -1,0 +1,100 @@
+"""The tables that are stages' queues, and the statements that every claim needs.
+
+Statements are built once, here: building one anew costs several times what running it does, and a study takes dozens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Table, Update, bindparam, literal_column, select, update
+
+from hilum.domain import DeliveryState, Lane, ReadingState, ResultState, StudyState, WorkState
+from hilum.store.schema import delivery, reading, result, study
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """How one table serves as a stage's queue."""
+
+    table: Table
+    failed: str
+    requeueable: tuple[str, ...]
+    extra: ColumnElement[bool] | None = None
+
+
+QUEUES: dict[str, Queue] = {
+    "analyse": Queue(reading, ReadingState.FAILED, (ReadingState.FAILED, ReadingState.NOT_ANALYSED)),
+    # A study waits in the index until its last reading has ended: nothing polls it meanwhile.
+    "assemble": Queue(study, StudyState.FAILED, (StudyState.FAILED,), study.c.open_readings == literal_column("0")),
+    "report": Queue(result, ResultState.FAILED, (ResultState.FAILED,)),
+    "deliver": Queue(delivery, DeliveryState.DEAD, (DeliveryState.DEAD,)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """Of one queue. Parameters: `now`, `limit`, `destination` where the queue is one destination's; `take`: one set of them a row.
+
+    `look` yields when the first due row of each lane is due, and last when the first lease ends.
+    """
+
+    look: Select[Any]
+    lapsed: Select[Any]
+    due: Select[Any]
+    take: Update
+
+
+@cache
+def statements(stage: str, *, is_one_destination: bool) -> Statements:
+    """The statements of a stage's queue."""
+    queue = QUEUES[stage]
+    own = [delivery.c.destination == bindparam("destination")] if is_one_destination else []
+    # States are written into the text: a partial index serves only conditions that the planner can see.
+    is_due = [_in_state(queue.table, WorkState.DUE), *own, *([] if queue.extra is None else [queue.extra])]
+    is_leased = [_in_state(queue.table, WorkState.LEASED), *own]
+    return Statements(
+        look=_look(queue.table, is_due, is_leased),
+        lapsed=_lapsed(queue.table, is_leased),
+        due=_due(queue.table, is_due),
+        take=_take(queue.table),
+    )
+
+
+def _in_state(table: Table, state: WorkState) -> ColumnElement[bool]:
+    return table.c.state == literal_column(f"'{state.value}'")
+
+
+def _look(table: Table, is_due: list[ColumnElement[bool]], is_leased: list[ColumnElement[bool]]) -> Select[Any]:
+    """One statement that looks into the indexes: each lane is a range of its own there."""
+    earliest = select(table.c.due_at).where(*is_due).order_by(table.c.due_at).limit(1)
+    lanes = [earliest.where(table.c.lane == literal_column(str(lane.value))).scalar_subquery() for lane in Lane]
+    first_end = select(table.c.leased_until).where(*is_leased).order_by(table.c.leased_until).limit(1)
+    return select(*lanes, first_end.scalar_subquery())
+
+
+def _lapsed(table: Table, is_leased: list[ColumnElement[bool]]) -> Select[Any]:
+    query = select(table).where(*is_leased, table.c.leased_until < bindparam("now")).order_by(table.c.leased_until).limit(1)
+    return query.with_for_update(skip_locked=True)
+
+
+def _due(table: Table, is_due: list[ColumnElement[bool]]) -> Select[Any]:
+    query = select(table).where(*is_due, table.c.due_at <= bindparam("now")).order_by(table.c.lane, table.c.due_at, table.c.id)
+    return query.limit(bindparam("limit")).with_for_update(skip_locked=True)
+
+
+def _take(table: Table) -> Update:
+    return (
+        update(table)
+        .where(table.c.id == bindparam("row"))
+        .values(
+            state=WorkState.LEASED.value,
+            lease_token=bindparam("token"),
+            leased_until=bindparam("until"),
+            claimed_by=bindparam("owner"),
+            attempts=bindparam("tries"),
+            lapses=bindparam("lapsed"),
+        )
+    )
