@@ -149,7 +149,7 @@ class Pipeline(_Section):
     maximum_lapses: int = Field(3, ge=1, description="Leases that may lapse (a worker died) before an item fails.")
     backoff_seconds: float = Field(2.0, gt=0, description="First pause between tries; it doubles each time.")
     maximum_backoff_seconds: float = Field(300.0, gt=0, description="Longest pause between tries.")
-    poll_seconds: float = Field(2.0, gt=0, description="A stage looks for work this often even if no doorbell rings.")
+    poll_seconds: float = Field(5.0, gt=0, description="A stage looks for work this often even if no doorbell rings.")
     dispatchers: int = Field(1, ge=1, le=16, description="Dispatcher processes (assemble, report, deliver).")
     report_processes: int = Field(1, ge=1, le=64, description="Processes of one dispatcher that build reports.")
 

@@ -238,7 +238,7 @@ def test_small_packets_are_not_held_back(reports):
     """Nagle's algorithm and delayed acknowledgements together cost 40 ms a document; both are switched off on our side."""
     with receiver() as seen, lane_to(seen.port) as lane:
         lane.deliver(reports[0])
-        connection = lane._association.dul.socket.socket  # the option can be seen nowhere else
+        connection = lane._association._wire._socket  # the option can be seen nowhere else
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 

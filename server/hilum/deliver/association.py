@@ -1,30 +1,40 @@
-"""Associations as a Storage SCU: negotiation, and one C-STORE of bytes that are on disk or in memory already.
+"""Associations as a Storage SCU: negotiation, and C-STORE of bytes that are on disk or in memory already, as they are.
 
-pynetdicom is told to send files as they are. It would otherwise decode each data set and encode it anew, and the bytes that arrive
-would not be those that were stored.
+Our own message exchange on one blocking socket: a pynetdicom association looks at its socket a thousand times a second from two
+threads, which costs an idle dispatcher 7 % of a core (docs/decisions/deliver-without-threads.md).
 """
 
 from __future__ import annotations
 
+import contextlib
 import socket
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import BinaryIO, Final
 
 from pydicom.uid import UID
-from pynetdicom import AE, _config, evt
-from pynetdicom.presentation import build_context
 
+from hilum.deliver import command, connection, negotiation
+from hilum.deliver.connection import Connection, ConnectionLost, p_data, pdvs
 from hilum.deliver.lane import Unknown
+from hilum.deliver.negotiation import Context, Rejection
 from hilum.deliver.statuses import check_status
-from hilum.deliver.tls import Tls, why_no_handshake
+from hilum.deliver.tls import Tls, secure
 from hilum.errors import Refused, Retry
 
-_config.STORE_SEND_CHUNKED_DATASET = True
-_config.LOG_HANDLER_LEVEL = "none"  # its handlers format every message for a log that nobody reads, patient data included
+Contexts = Sequence[tuple[str, str]]
 
-Contexts = Iterable[tuple[str, str]]
+_LARGEST_PDU_BYTES: Final = 131_072  # ours; DCMTK takes no larger ones
+_LEAST_PDU_BYTES: Final = 4_096
+_PDV_BYTES: Final = 6  # of each PDU is not content
+_LAST_MESSAGE_ID: Final = 65_535
+_RELEASE_SECONDS: Final = 5.0
+_RELEASE_RQ: Final = bytes([connection.RELEASE_RQ, 0, 0, 0, 0, 4, 0, 0, 0, 0])  # PS3.8 9.3.6
+_RELEASE_RP: Final = bytes([connection.RELEASE_RP, 0, 0, 0, 0, 4, 0, 0, 0, 0])
+_ABORT: Final = bytes([connection.ABORT, 0, 0, 0, 0, 4, 0, 0, 0, 0])  # PS3.8 9.3.8: by the service user
+# What a PDU that is none may raise in pynetdicom's decoder.
+_NOT_A_PDU: Final = (ValueError, TypeError, AttributeError, KeyError, IndexError, AssertionError, struct.error)
 
 # PS3.8 Table 9-21: (source, reason) of an A-ASSOCIATE-RJ, and what a person can do about it.
 _REJECTIONS: Final[Mapping[tuple[int, int], str]] = {
@@ -53,80 +63,205 @@ class Peer:
         return f"{self.called_ae_title}@{self.host}:{self.port}"
 
 
-def associate(peer: Peer, contexts: Contexts) -> Any:  # noqa: ANN401 - pynetdicom ships no types
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A data set to send: what it is, and a stream that stands at its first byte. Its length is even (PS3.5 7.1.1)."""
+
+    sop_class_uid: str
+    sop_instance_uid: str
+    transfer_syntax_uid: str
+    data_set: BinaryIO
+    size: int
+
+
+class Association:
+    """An established association. For one thread at a time; it ends with the first Unknown or Retry that it raises."""
+
+    def __init__(self, peer: Peer, wire: Connection, contexts: tuple[Context, ...], maximum_pdu_bytes: int) -> None:
+        self.peer, self.contexts = peer, contexts
+        self._wire: Connection | None = wire
+        self._room = max(_LEAST_PDU_BYTES, min(maximum_pdu_bytes or _LARGEST_PDU_BYTES, _LARGEST_PDU_BYTES)) - _PDV_BYTES & ~1
+        self._message_id = 0
+
+    @property
+    def is_established(self) -> bool:
+        """Whether it may be used: the receiver has not released or aborted it meanwhile."""
+        if self._wire is not None and self._wire.has_spoken:
+            self._hear_the_end(self._wire)
+        return self._wire is not None
+
+    def context(self, sop_class_uid: str, transfer_syntax_uid: str | None = None) -> Context | None:
+        """The accepted context of a SOP Class, in this Transfer Syntax or in any."""
+        fits = (item for item in self.contexts if item.is_accepted and item.sop_class_uid == sop_class_uid)
+        return next((item for item in fits if transfer_syntax_uid in (None, item.transfer_syntax_uid)), None)
+
+    def store(self, outgoing: Outgoing) -> None:
+        """Return when the receiver has stored it. Raises Retry, Unknown or Refused; OSError when the stream cannot be read."""
+        context = self.context(outgoing.sop_class_uid, outgoing.transfer_syntax_uid)
+        if context is None:
+            raise Refused("sop_class_refused", f"{self.peer} accepted no presentation context for this object")
+        request = command.store_request(self._next_id(), outgoing.sop_class_uid, outgoing.sop_instance_uid)
+        fragments = _fragments(outgoing, self._room)
+        try:
+            status = self._exchange(context.context_id, command.C_STORE_RQ, request, fragments)
+        except ConnectionLost as error:
+            raise Unknown(f"{self.peer} gave no answer ({error}); the same bytes are sent again") from error
+        except OSError:
+            self.abort()  # in the middle of an object there is no other way out
+            raise
+        check_status(status, str(self.peer))
+
+    def echo(self) -> int | None:
+        """C-ECHO (PS3.4 Annex A): the status; None: no answer. Verification must have been accepted."""
+        context = self.context("1.2.840.10008.1.1")
+        assert context is not None, "ask only where Verification was accepted"
+        try:
+            return self._exchange(context.context_id, command.C_ECHO_RQ, command.echo_request(self._next_id()), iter(()))
+        except ConnectionLost:
+            return None
+
+    def release(self) -> None:
+        """A-RELEASE (PS3.8 7.2), but do not wait long for a receiver that has gone."""
+        if self._wire is None:
+            return
+        with contextlib.suppress(ConnectionLost):
+            self._wire.send([_RELEASE_RQ])
+            while self._wire.receive(_RELEASE_SECONDS)[0] not in (connection.RELEASE_RP, connection.ABORT):
+                pass
+        self._drop()
+
+    def abort(self) -> None:
+        """A-ABORT: an answer may still be on its way, and it must not be taken for the answer to the next document."""
+        if self._wire is not None:
+            with contextlib.suppress(ConnectionLost):
+                self._wire.send([_ABORT])
+            self._drop()
+
+    def _next_id(self) -> int:
+        self._message_id = self._message_id % _LAST_MESSAGE_ID + 1
+        return self._message_id
+
+    def _exchange(self, context_id: int, request: int, command_set: bytes, data_set: Iterator[bytes]) -> int:
+        """One message and the status of its response. Raises ConnectionLost, and then the association is over."""
+        if self._wire is None:
+            raise ConnectionLost("the association is over")
+        try:
+            self._wire.send(_message(context_id, command_set, data_set))
+            return command.status_of(_response(self._wire), request, self._message_id)
+        except (ConnectionLost, command.NotTheAnswer) as error:
+            self.abort()
+            raise ConnectionLost(str(error)) from error
+
+    def _hear_the_end(self, wire: Connection) -> None:
+        """On an idle association a receiver speaks only to end it; a release is answered (PS3.8 7.2.2)."""
+        with contextlib.suppress(ConnectionLost):
+            if wire.receive(_RELEASE_SECONDS)[0] == connection.RELEASE_RQ:
+                wire.send([_RELEASE_RP])
+        self._drop()
+
+    def _drop(self) -> None:
+        if self._wire is not None:
+            self._wire.close()
+            self._wire = None
+
+
+def _message(context_id: int, command_set: bytes, data_set: Iterator[bytes]) -> Iterator[bytes]:
+    yield from p_data(context_id, [command_set], is_command=True)
+    first = next(data_set, None)
+    if first is not None:
+        yield from p_data(context_id, _after(first, data_set), is_command=False)
+
+
+def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
+    yield first
+    yield from rest
+
+
+def _fragments(outgoing: Outgoing, room: int) -> Iterator[bytes]:
+    """The data set in pieces of a PDU. Raises OSError where the file has become shorter meanwhile."""
+    left = outgoing.size
+    while left > 0:
+        fragment = outgoing.data_set.read(min(room, left))
+        if not fragment:
+            raise OSError(f"the file has become {left} bytes shorter while it was sent")
+        left -= len(fragment)
+        yield fragment
+
+
+def _response(wire: Connection) -> bytes:
+    """The command set of the next message. Raises ConnectionLost."""
+    found = b""
+    while True:
+        kind, pdu = wire.receive()
+        if kind != connection.P_DATA_TF:
+            raise ConnectionLost("it aborted the association" if kind == connection.ABORT else "it released the association")
+        for is_command, is_last, fragment in pdvs(pdu):
+            found += fragment if is_command else b""
+            if is_command and is_last:
+                return found
+
+
+def associate(peer: Peer, contexts: Contexts) -> Association:
     """An established association that accepts at least one of the contexts (SOP Class UID, Transfer Syntax UID).
 
     Raises Retry (an outage) when nobody answers or the association is rejected, Refused when no context is accepted.
     """
-    secured = (peer.tls.context(), peer.tls.server_name) if peer.tls else None
-    application = AE(peer.calling_ae_title)
-    application.connection_timeout = application.acse_timeout = application.dimse_timeout = peer.timeout_seconds
-    application.network_timeout = None  # an idle association is the lane's to release
-    proposed = [build_context(sop_class, syntax) for sop_class, syntax in contexts]
-    handlers = [(evt.EVT_CONN_OPEN, _send_without_delay), (evt.EVT_DATA_SENT, _acknowledge_without_delay)]
-    association = application.associate(peer.host, peer.port, proposed, peer.called_ae_title, evt_handlers=handlers, tls_args=secured)
-    if not association.is_established:
-        raise _why_not(association, peer)
+    wire = Connection(_connected(peer), peer.timeout_seconds)
+    try:
+        wire.send([negotiation.request(peer.calling_ae_title, peer.called_ae_title, contexts)])
+        answered, maximum_pdu_bytes = _answer(*wire.receive(), peer, contexts)
+    except ConnectionLost as error:
+        wire.close()
+        raise _nobody(peer, str(error)) from error
+    except Retry:
+        wire.close()
+        raise
+    association = Association(peer, wire, answered, maximum_pdu_bytes)
+    if not any(context.is_accepted for context in answered):
+        association.release()
+        raise refusal(association, answered[0].sop_class_uid)
     return association
 
 
-def store(association: Any, file: Path, peer: Peer) -> None:  # noqa: ANN401 - pynetdicom ships no types
-    """One C-STORE of a Part 10 file, byte for byte. Raises Retry, Unknown or Refused."""
+def _connected(peer: Peer) -> socket.socket:
     try:
-        status = association.send_c_store(file)
-    except ValueError as error:
-        raise Refused("sop_class_refused", f"{peer} accepted no presentation context for this object") from error
-    except RuntimeError as error:
-        raise Retry(f"the association with {peer} ended before this object", is_outage=True) from error
-    if "Status" not in status:
-        raise Unknown(f"{peer} did not answer within {peer.timeout_seconds:g} s or broke off; the same bytes are sent again")
-    check_status(int(status.Status), str(peer))
+        plain = socket.create_connection((peer.host, peer.port), peer.timeout_seconds)
+    except OSError as error:
+        raise _nobody(peer, error.strerror or "no answer in time") from error
+    # TCP_NODELAY: a C-STORE ends in a small packet, which Nagle's algorithm holds back for 40 ms.
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return plain if peer.tls is None else secure(plain, peer.tls, str(peer))
 
 
-def _send_without_delay(event: Any) -> None:  # noqa: ANN401 - pynetdicom ships no types
-    """TCP_NODELAY: a C-STORE ends in a small packet, which Nagle's algorithm holds back for 40 ms."""
-    _transport(event).setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+def _answer(kind: int, pdu: bytes, peer: Peer, contexts: Contexts) -> tuple[tuple[Context, ...], int]:
+    try:
+        if kind == connection.ASSOCIATE_AC:
+            return negotiation.accepted(pdu, contexts)
+        if kind == connection.ASSOCIATE_RJ:
+            detail = _rejection(negotiation.rejection(pdu), peer)
+            raise Retry(f"{peer} rejected the association: {detail}", is_outage=True)
+    except _NOT_A_PDU as error:
+        raise ConnectionLost("it answers with something that is no DICOM") from error
+    raise ConnectionLost("it aborted the association" if kind == connection.ABORT else "it answers with something that is no DICOM")
 
 
-def _acknowledge_without_delay(event: Any) -> None:  # noqa: ANN401 - pynetdicom ships no types
-    """TCP_QUICKACK, for each answer again because the kernel forgets it.
-
-    DCMTK and Orthanc write the header of a response and its body apart, and their kernel holds the body back until ours acknowledges
-    the header, which it would do after 40 ms: a document then takes 48 ms instead of 4.
-    """
-    _transport(event).setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-
-
-def _transport(event: Any) -> socket.socket:  # noqa: ANN401 - pynetdicom ships no types
-    connection: socket.socket = event.assoc.dul.socket.socket
-    return connection
-
-
-def _why_not(association: Any, peer: Peer) -> Retry | Refused:  # noqa: ANN401 - pynetdicom ships no types
-    answer = association.acceptor.primitive
-    if association.is_rejected or (answer is not None and answer.result != 0):
-        return Retry(f"{peer} rejected the association: {_rejection(association, peer)}", is_outage=True)
-    if association.rejected_contexts:
-        return refusal(association, association.rejected_contexts[0].abstract_syntax, peer)
-    if peer.tls and (problem := why_no_handshake(peer.tls, peer.host, peer.port, peer.timeout_seconds)):
-        return Retry(f"{peer}: {problem}", is_outage=True)
+def _nobody(peer: Peer, what: str) -> Retry:
     advice = "is it running, are host and port right, is a firewall between?"
-    return Retry(f"no DICOM answer from {peer.host}:{peer.port}; {advice}", is_outage=True)
+    return Retry(f"no DICOM answer from {peer.host}:{peer.port} ({what}); {advice}", is_outage=True)
 
 
-def refusal(association: Any, sop_class_uid: str, peer: Peer) -> Refused:  # noqa: ANN401 - pynetdicom ships no types
+def refusal(association: Association, sop_class_uid: str) -> Refused:
     """The most frequent refusal of a PACS, with the remedy. Result 4 is about the Transfer Syntax (PS3.8 Table 9-18)."""
-    context = next((item for item in association.rejected_contexts if item.abstract_syntax == sop_class_uid), None)
+    peer, rejected = association.peer, [item for item in association.contexts if not item.is_accepted]
+    context = next((item for item in rejected if item.sop_class_uid == sop_class_uid), None)
     what = f"{UID(sop_class_uid).name} ({sop_class_uid})"
-    what += f" in {context.transfer_syntax[0].name}" if context is not None and context.result == 4 else ""
-    others = len({item.abstract_syntax for item in association.rejected_contexts} - {sop_class_uid})
+    what += f" in {UID(context.transfer_syntax_uid).name}" if context is not None and context.result == 4 else ""
+    others = len({item.sop_class_uid for item in rejected} - {sop_class_uid})
     what += f", nor {others} other class{'' if others == 1 else 'es'} that would do" if others else ""
     advice = f"enable this SOP Class for our AE Title {peer.calling_ae_title} there, then requeue the delivery"
     return Refused("sop_class_refused", f"{peer} does not accept {what}: {advice}")
 
 
-def _rejection(association: Any, peer: Peer) -> str:  # noqa: ANN401 - pynetdicom ships no types
-    answer = association.acceptor.primitive
-    source, reason = answer.result_source, answer.diagnostic
-    text = _REJECTIONS.get((source, reason), "it gave no reason that helps; see its log")
-    return f"({answer.result},{source},{reason}) {text.format(calling=peer.calling_ae_title, called=peer.called_ae_title)}"
+def _rejection(answer: Rejection, peer: Peer) -> str:
+    text = _REJECTIONS.get((answer.source, answer.reason), "it gave no reason that helps; see its log")
+    return f"({answer.result},{answer.source},{answer.reason}) {text.format(calling=peer.calling_ae_title, called=peer.called_ae_title)}"

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Final
+from io import BytesIO
+from typing import Final
 
 from pydicom.uid import UID, ExplicitVRLittleEndian
 
-from hilum.deliver.association import Peer, associate, refusal, store
-from hilum.deliver.lane import ClassRefused, Unknown
+from hilum.deliver.association import Association, Outgoing, Peer, associate, refusal
+from hilum.deliver.lane import ClassRefused
 from hilum.deliver.tls import tls_of
 from hilum.domain import SR_LADDER, Document, SrClass
 from hilum.errors import Refused
 from hilum.settings import Destination
 
-_RELEASE_SECONDS: Final = 5.0
+_META_START: Final = 128 + 4 + 12  # preamble, DICM, and the element that holds the length of what follows
 _SR_CLASSES: Final = frozenset(item.sop_class_uid for item in SR_LADDER)
 
 
@@ -42,7 +39,7 @@ class DicomLane:
         self._ladder = ladder_of(destination)
         self._idle_seconds = destination.idle_release_seconds
         self._lock = threading.Lock()
-        self._association: Any = None
+        self._association: Association | None = None
         self._takes_reports = "sr" in destination.documents
         self._others: tuple[str, ...] = ()
         self._proposed: tuple[str, ...] = ()
@@ -52,13 +49,10 @@ class DicomLane:
         """Return when the receiver has answered with success or a warning (see `Lane.deliver`)."""
         if document.sop_class_uid is None:
             raise Refused("not_a_dicom_object", f"{document.kind} is no DICOM object; send it to a folder")
-        with self._lock, _as_file(document.content) as file:
+        with self._lock:
             self._stop_timer()
             try:
-                self._store(document.sop_class_uid, file)
-            except Unknown:
-                self._abort()
-                raise
+                self._store(document.sop_class_uid, _outgoing(document))
             finally:
                 self._start_timer()
 
@@ -68,14 +62,13 @@ class DicomLane:
             self._stop_timer()
             self._release()
 
-    def _store(self, sop_class_uid: str, file: Path) -> None:
+    def _store(self, sop_class_uid: str, outgoing: Outgoing) -> None:
         association = self._established(sop_class_uid)
-        accepted = {context.abstract_syntax for context in association.accepted_contexts}
-        lower = next((item for item in self._below(sop_class_uid) if item.sop_class_uid in accepted), None)
-        if sop_class_uid not in accepted:
-            raise ClassRefused(self._instead(sop_class_uid, lower), lower) if lower else refusal(association, sop_class_uid, self._peer)
+        lower = next((item for item in self._below(sop_class_uid) if association.context(item.sop_class_uid)), None)
+        if association.context(sop_class_uid) is None:
+            raise ClassRefused(self._instead(sop_class_uid, lower), lower) if lower else refusal(association, sop_class_uid)
         try:
-            store(association, file, self._peer)
+            association.store(outgoing)
         except Refused as error:  # accepted in the negotiation, and refused all the same (0x0122)
             if lower is None or error.reason != "sop_class_refused":
                 raise
@@ -91,7 +84,7 @@ class DicomLane:
     def _instead(self, sop_class_uid: str, lower: SrClass) -> str:
         return f"{self._peer} does not take {UID(sop_class_uid).name}; the report goes as {UID(lower.sop_class_uid).name}"
 
-    def _established(self, sop_class_uid: str) -> Any:  # noqa: ANN401 - pynetdicom ships no types
+    def _established(self, sop_class_uid: str) -> Association:
         """The open association if it serves this class and the receiver has not ended it meanwhile; else a new one."""
         wanted = self._contexts(sop_class_uid)
         if self._association is None or not self._association.is_established or self._proposed != wanted:
@@ -108,12 +101,6 @@ class DicomLane:
         reports = [item.sop_class_uid for item in self._ladder] if self._takes_reports or sop_class_uid in _SR_CLASSES else []
         return (*reports, *self._others)
 
-    def _abort(self) -> None:
-        """An answer may still be on its way, and it must not be taken for the answer to the next document."""
-        if self._association is not None:
-            self._association.abort()
-            self._association = None
-
     def _start_timer(self) -> None:
         if self._association is None:
             return
@@ -127,20 +114,16 @@ class DicomLane:
             self._timer = None
 
     def _release(self) -> None:
-        """Release, but do not wait long for a receiver that has gone: pynetdicom's thread would keep the process from ending."""
-        if self._association is not None and self._association.is_established:
-            self._association.acse_timeout = _RELEASE_SECONDS
+        if self._association is not None:
             self._association.release()
         self._association = None
 
 
-@contextlib.contextmanager
-def _as_file(content: bytes) -> Iterator[Path]:
-    """The bytes under a path, in memory: pynetdicom reads only files without decoding them."""
-    descriptor = os.memfd_create("document")
-    try:
-        with open(descriptor, "wb", closefd=False) as file:
-            file.write(content)
-        yield Path(f"/proc/self/fd/{descriptor}")
-    finally:
-        os.close(descriptor)
+def _outgoing(document: Document) -> Outgoing:
+    """The data set of a stored document: what follows its File Meta Information, whose first element is its length (PS3.10 7.1)."""
+    content = document.content
+    start = _META_START + int.from_bytes(content[_META_START - 4 : _META_START], "little")
+    stream = BytesIO(content)
+    stream.seek(start)
+    uids = str(document.sop_class_uid), str(document.sop_instance_uid)
+    return Outgoing(*uids, ExplicitVRLittleEndian, stream, len(content) - start)

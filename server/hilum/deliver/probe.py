@@ -6,12 +6,12 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from pydicom.uid import UID, ExplicitVRLittleEndian, ImplicitVRLittleEndian, SecondaryCaptureImageStorage
 from pynetdicom.sop_class import Verification
 
-from hilum.deliver.association import Contexts, Peer, associate
+from hilum.deliver.association import Association, Contexts, Peer, associate
 from hilum.deliver.dicom import ladder_of, peer_of
 from hilum.domain import SR_LADDER, SrClass
 from hilum.errors import Refused, Retry
@@ -73,7 +73,7 @@ def _probe_dicom(name: str, destination: Destination) -> Probe:
         return Probe(name, str(peer), is_ok=False, detail=error.detail)
     try:
         contexts = _contexts(association)
-        echo = _echo(association, contexts)
+        echo = _echo(association)
     finally:
         association.release()
     sendable = {item.sop_class_uid for item in contexts if item.is_accepted and item.transfer_syntax_uid == ExplicitVRLittleEndian}
@@ -84,7 +84,7 @@ def _probe_dicom(name: str, destination: Destination) -> Probe:
     return Probe(name, str(peer), not problems, detail, echo, None if chosen is None else chosen.name, contexts)
 
 
-def _associate(peer: Peer, contexts: Contexts) -> Any:  # noqa: ANN401 - pynetdicom ships no types
+def _associate(peer: Peer, contexts: Contexts) -> Association:
     """Ask twice before saying that nobody answers: a receiver that rejects and closes at once can reset the connection unread."""
     try:
         return associate(peer, contexts)
@@ -93,25 +93,25 @@ def _associate(peer: Peer, contexts: Contexts) -> Any:  # noqa: ANN401 - pynetdi
         return associate(peer, contexts)
 
 
-def _contexts(association: Any) -> tuple[Accepted, ...]:  # noqa: ANN401 - pynetdicom ships no types
-    """In the order of the proposal; an accepted context names the syntax that was chosen, a rejected one what it proposed."""
-    answered = [*((item, True) for item in association.accepted_contexts), *((item, False) for item in association.rejected_contexts)]
-    ordered = sorted(answered, key=lambda pair: pair[0].context_id)
-    return tuple(_accepted(item.abstract_syntax, item.transfer_syntax[0], is_accepted=flag) for item, flag in ordered)
+def _contexts(association: Association) -> tuple[Accepted, ...]:
+    """In the order of the proposal."""
+    return tuple(
+        _accepted(UID(item.sop_class_uid), UID(item.transfer_syntax_uid), is_accepted=item.is_accepted) for item in association.contexts
+    )
 
 
 def _accepted(sop_class_uid: UID, syntax: UID, *, is_accepted: bool) -> Accepted:
     return Accepted(sop_class_uid.name, str(sop_class_uid), syntax.name, str(syntax), is_accepted)
 
 
-def _echo(association: Any, contexts: tuple[Accepted, ...]) -> str:  # noqa: ANN401 - pynetdicom ships no types
+def _echo(association: Association) -> str:
     """What came of C-ECHO (PS3.4 Annex A); reports do not depend on it."""
-    if not any(item.is_accepted and item.sop_class_uid == Verification for item in contexts):
+    if association.context(Verification) is None:
         return "not accepted"
-    status = association.send_c_echo()
-    if "Status" not in status:
+    status = association.echo()
+    if status is None:
         return "no answer"
-    return "success" if status.Status == 0x0000 else f"0x{status.Status:04X}"
+    return "success" if status == 0x0000 else f"0x{status:04X}"
 
 
 def _problems(destination: Destination, chosen: SrClass | None, sendable: set[str], contexts: tuple[Accepted, ...]) -> Iterator[str]:

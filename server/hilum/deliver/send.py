@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydicom.errors import InvalidDicomError
 from pydicom.uid import UID, MediaStorageDirectoryStorage
 from pynetdicom.dsutils import split_dataset
 
-from hilum.deliver.association import Peer, associate, store
+from hilum.deliver.association import Association, Outgoing, Peer, associate
 from hilum.deliver.lane import Unknown
 from hilum.errors import Refused, Retry
 
@@ -62,7 +62,9 @@ class _Object:
 
     path: Path
     sop_class_uid: str
+    sop_instance_uid: str
     transfer_syntax_uid: str
+    offset: int
 
     @property
     def context(self) -> tuple[str, str]:
@@ -127,7 +129,7 @@ def _inspect(path: Path) -> _Object | SentFile:
         return SentFile(path, FileState.SKIPPED, "a DICOMDIR; give its folder, and its files are sent")
     if length % 2:
         return SentFile(path, FileState.FAILED, "its data set has an odd number of bytes, against PS3.5 7.1.1 and A.5; write it anew")
-    return _Object(path, str(meta.MediaStorageSOPClassUID), str(meta.TransferSyntaxUID))
+    return _Object(path, str(meta.MediaStorageSOPClassUID), str(meta.MediaStorageSOPInstanceUID), str(meta.TransferSyntaxUID), offset)
 
 
 def _groups(objects: Sequence[_Object]) -> Iterator[list[_Object]]:
@@ -147,7 +149,7 @@ def _groups(objects: Sequence[_Object]) -> Iterator[list[_Object]]:
 def _send_group(group: Sequence[_Object], peer: Peer) -> Iterator[SentFile]:
     """One association; after it broke, another one for the rest. A receiver that cannot be reached ends the whole group."""
     contexts = list(dict.fromkeys(item.context for item in group))
-    association: Any = None
+    association: Association | None = None
     for number, item in enumerate(group):
         try:
             if association is None or not association.is_established:
@@ -160,21 +162,26 @@ def _send_group(group: Sequence[_Object], peer: Peer) -> Iterator[SentFile]:
         association.release()
 
 
-def _send_one(association: Any, item: _Object, peer: Peer) -> SentFile:  # noqa: ANN401 - pynetdicom ships no types
-    accepted = {(context.abstract_syntax, context.transfer_syntax[0]) for context in association.accepted_contexts}
-    if item.context not in accepted:
-        is_class_known = item.sop_class_uid in {sop_class for sop_class, _ in accepted}
+def _send_one(association: Association, item: _Object, peer: Peer) -> SentFile:
+    if association.context(*item.context) is None:
+        is_class_known = association.context(item.sop_class_uid) is not None
         return SentFile(item.path, FileState.REFUSED, _not_accepted(item, peer, is_class_known=is_class_known))
     try:
-        store(association, item.path, peer)
+        _store(association, item)
     except Unknown as error:
-        association.abort()  # it may not have noticed yet that it is over
         return SentFile(item.path, FileState.FAILED, error.detail.replace("the same bytes are sent again", "it may have arrived"))
     except (Retry, Refused) as error:
         return _failed(item, error, peer)
     except OSError as error:
-        return SentFile(item.path, FileState.FAILED, f"cannot be read: {error.strerror}")
+        return SentFile(item.path, FileState.FAILED, f"cannot be read: {error.strerror or error}")
     return SentFile(item.path, FileState.SENT)
+
+
+def _store(association: Association, item: _Object) -> None:
+    with item.path.open("rb") as file:
+        file.seek(item.offset)
+        size = item.path.stat().st_size - item.offset
+        association.store(Outgoing(item.sop_class_uid, item.sop_instance_uid, item.transfer_syntax_uid, file, size))
 
 
 def _failed(item: _Object, error: Retry | Refused, peer: Peer) -> SentFile:

@@ -1,4 +1,4 @@
-"""TLS to a receiver (PS3.15 Annex B): the context, and in words why a handshake failed, which pynetdicom keeps to itself."""
+"""TLS to a receiver (PS3.15 Annex B): the context, the handshake, and in words why it failed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from hilum.errors import Retry
 from hilum.settings import Destination
-
-# In TLS 1.3 a receiver that wants our certificate says so after our side has finished (RFC 8446 4.4.2.4).
-_ALERT_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,38 +47,26 @@ def tls_of(destination: Destination) -> Tls | None:
     return Tls(destination.ca_file, destination.certificate_file, destination.key_file, name)
 
 
-def why_no_handshake(tls: Tls, host: str, port: int, timeout_seconds: float) -> str | None:
-    """What TLS itself says of a receiver that gave no DICOM answer; None when it is not TLS that fails."""
+def secure(plain: socket.socket, tls: Tls, peer: str) -> ssl.SSLSocket:
+    """The connection after the handshake, which has the connection's own time limit. Raises Retry (an outage) that says why not."""
     try:
-        plain = socket.create_connection((host, port), timeout_seconds)
-    except OSError:
-        return None
-    with plain:
-        return _handshake(plain, tls)
+        return tls.context().wrap_socket(plain, server_hostname=tls.server_name)
+    except Retry:
+        plain.close()
+        raise
+    except OSError as error:
+        plain.close()
+        raise Retry(f"{peer}: {_why_not(error)}", is_outage=True) from error
 
 
-def _handshake(plain: socket.socket, tls: Tls) -> str | None:
-    try:
-        with tls.context().wrap_socket(plain, server_hostname=tls.server_name) as secured:
-            return _alert(secured)
-    except ssl.SSLCertVerificationError as error:
+def _why_not(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not accepted ({error.verify_message}); correct ca_file or tls_server_name"
-    except ssl.SSLError as error:
-        return f"TLS failed ({_words(error)}); does this port speak TLS, and does it want our certificate?"
-    except OSError:
-        return "it ends or ignores the TLS handshake; does this port speak TLS?"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({words(error)}); does this port speak TLS, and does it want our certificate?"
+    return "it ends or ignores the TLS handshake; does this port speak TLS?"
 
 
-def _alert(secured: ssl.SSLSocket) -> str | None:
-    secured.settimeout(_ALERT_SECONDS)
-    try:
-        secured.recv(1)
-    except TimeoutError:
-        return None
-    except ssl.SSLError as error:
-        return f"it ended TLS ({_words(error)}); give certificate_file and key_file, and have our certificate trusted there"
-    return None
-
-
-def _words(error: ssl.SSLError) -> str:
+def words(error: ssl.SSLError) -> str:
+    """What the other side, or the library, has to say."""
     return (error.reason or "no reason given").lower().replace("_", " ")

@@ -6,6 +6,7 @@ Several processes accept from the one socket, so that a dying process takes no w
 from __future__ import annotations
 
 import errno
+import gc
 import socket
 import socketserver
 import struct
@@ -35,7 +36,9 @@ _log = telemetry.logger("receive")
 
 Address = tuple[str, int] | tuple[str, int, int, int]  # IPv4 or IPv6
 
-_POLL_SECONDS = 0.25
+_POLL_SECONDS = 1.0  # how late a request to stop may be noticed
+_RETRY_SECONDS = 0.25
+_SERVED_BETWEEN_COLLECTIONS = 64
 _DRAIN_SECONDS = 10.0
 _FLUSH_SECONDS = 8.0
 
@@ -112,6 +115,7 @@ class SharedSocketServer(ThreadedAssociationServer):  # type: ignore[misc] # pyn
         self._listening_socket = listening_socket
         self.door = door
         self.acceptors: dict[Address, Acceptor] = {}
+        self._served = 0
         super().__init__(*args, **keywords)
 
     def server_bind(self) -> None:
@@ -128,12 +132,19 @@ class SharedSocketServer(ThreadedAssociationServer):  # type: ignore[misc] # pyn
         """Stop accepting. The socket stays open: pynetdicom would shut it down, and so in every process that has it."""
         socketserver.BaseServer.shutdown(self)
 
+    def service_actions(self) -> None:
+        """Collect what associations leave behind. pynetdicom does it at every turn of its loop, also when nobody has called."""
+        if self._served >= _SERVED_BETWEEN_COLLECTIONS:
+            self._served = 0
+            gc.collect()
+
     def opened(self, event: Event) -> None:
         """EVT_CONN_OPEN: the association exists, and its thread has not started yet."""
         self.acceptors[event.address] = Acceptor(event.assoc, event.address[0], self.door)
 
     def process_request(self, request: socket.socket, client_address: Address) -> None:
         """A thread for each connection."""
+        self._served += 1
         start_thread("connection", self.process_request_thread, request, client_address)
 
     def verify_request(self, _request: socket.socket, _client_address: Address) -> bool:
@@ -153,7 +164,7 @@ class SharedSocketServer(ThreadedAssociationServer):  # type: ignore[misc] # pyn
             client, address = super().get_request()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                time.sleep(_POLL_SECONDS)  # else the loop would spin until a descriptor is free
+                time.sleep(_RETRY_SECONDS)  # else the loop would spin until a descriptor is free
             raise
         client.settimeout(None)
         # Without it each response waits for the delayed acknowledgement of the one before, 40 ms.

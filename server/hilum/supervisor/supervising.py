@@ -38,7 +38,7 @@ from hilum.wiring.sockets import bind
 from hilum.wiring.state_folder import metrics_dir
 
 ALL = "all"
-_WATCH_SECONDS = 0.2
+_WATCH_SECONDS = 1.0  # a child that ends wakes the supervisor at once
 _BEAT_SECONDS = 3.0
 _DRAIN_SECONDS = 25.0
 _STEADY_SECONDS = 60.0  # a child that lived this long has recovered: its next restart is immediate again
@@ -71,6 +71,7 @@ class Supervisor:
     settings: Settings
     role: str = ALL
     stop: threading.Event = field(default_factory=threading.Event)
+    _wake: threading.Event = field(default_factory=threading.Event)
     _children: list[Child] = field(default_factory=list)
     _listening: socket.socket | None = None
     _triton: EmbeddedTriton | None = None
@@ -89,7 +90,8 @@ class Supervisor:
         if self._runs("analyser"):
             self._triton = self._embedded_triton()
         for signum in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signum, lambda *_: self.stop.set())
+            signal.signal(signum, lambda *_: self._end())
+        signal.signal(signal.SIGCHLD, lambda *_: self._wake.set())
         try:
             self._start_all()
             self._watch()
@@ -165,7 +167,11 @@ class Supervisor:
         """Restart what ends, until told to stop."""
         next_beat = 0.0
         with_ledger = Ledger(self.settings.ledger_url)
-        while not self.stop.wait(_WATCH_SECONDS):
+        while True:
+            self._wake.wait(_WATCH_SECONDS)
+            self._wake.clear()
+            if self.stop.is_set():
+                break
             for child in self._children:
                 self._look_at(child, with_ledger)
             if self._triton is not None:
@@ -176,6 +182,10 @@ class Supervisor:
                 next_beat = time.monotonic() + _BEAT_SECONDS
                 self._beat(with_ledger)
         with_ledger.close()
+
+    def _end(self) -> None:
+        self.stop.set()
+        self._wake.set()
 
     def _look_at(self, child: Child, ledger: Ledger) -> None:
         now = time.monotonic()
