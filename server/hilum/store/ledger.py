@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 
-from sqlalchemy import ColumnElement, Connection, and_, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, select, true, update
 from sqlalchemy.exc import IntegrityError
 
 from hilum.domain import ActivationMaps, Advance, AssociationRecord, Job, Lease, Rejection
@@ -33,6 +33,8 @@ __all__ = ["Arrival", "Ledger", "RecordOutcome"]
 _NEXT = {"record": ("analyse", "assemble"), "analyse": ("assemble",), "assemble": ("report",), "report": ("deliver",), "deliver": ()}
 # Stages whose decisions follow from the rows before them, and are nobody's knowledge yet.
 _MADE_AGAIN = frozenset({"analyse", "assemble"})
+_BEAT = update(process).where(process.c.name == bindparam("who"))  # sets the columns that its parameters name
+_HOST = socket.gethostname()
 
 
 class Ledger:
@@ -228,11 +230,11 @@ class Ledger:
 
     def beat(self, name: str, role: str, pid: int, *, started_at: float, is_ready: bool, detail: str = "") -> None:
         """A process says that it lives, and whether it can do its work."""
-        values = {"role": role, "host": socket.gethostname(), "pid": pid, "started_at": started_at, "is_ready": is_ready, "detail": detail}
-        values["beat_at"] = self._clock()
+        alive = {"role": role, "host": _HOST, "pid": pid, "started_at": started_at, "is_ready": is_ready, "detail": detail}
+        alive["beat_at"] = self._clock()
         with self._unsynced.begin() as connection:
-            if connection.execute(update(process).where(process.c.name == name).values(values)).rowcount == 0:
-                connection.execute(insert(process).values(name=name, **values))
+            if connection.execute(_BEAT, {**alive, "who": name}).rowcount == 0:
+                connection.execute(insert(process), {**alive, "name": name})
 
     def forget_processes(self, names: Collection[str]) -> None:
         """Remove the heartbeats of processes that are gone for good."""

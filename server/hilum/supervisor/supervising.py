@@ -73,7 +73,7 @@ class Supervisor:
     stop: threading.Event = field(default_factory=threading.Event)
     _wake: threading.Event = field(default_factory=threading.Event)
     _children: list[Child] = field(default_factory=list)
-    _listening: socket.socket | None = None
+    _listening: dict[str, socket.socket] = field(default_factory=dict)
     _triton: EmbeddedTriton | None = None
     _triton_url: str = ""
     _triton_retry_at: float = 0.0
@@ -84,8 +84,8 @@ class Supervisor:
         """Serve until SIGTERM or Ctrl-C; exit status. Raises ConfigurationError before anything was started."""
         self._open_ledger()
         self._children = [Child(role, index) for role, count in self._plan() for index in range(count)]
+        self._bind_ports()
         if self._runs("listener"):
-            self._listening = bind("receive", self.settings.receive.host, self.settings.receive.port)
             self._housekeeper = Housekeeper(self.settings)
         if self._runs("analyser"):
             self._triton = self._embedded_triton()
@@ -98,6 +98,17 @@ class Supervisor:
         finally:
             self._drain()
         return 0
+
+    def _bind_ports(self) -> None:
+        """Before anything is started, so that a port that is taken is said at once; who calls while a process restarts, waits."""
+        receive, api = self.settings.receive, self.settings.api
+        for role, section, host, port in (
+            ("listener", "receive", receive.host, receive.port),
+            ("api", "api", api.host, api.port),
+            ("health", "api", api.host, api.port),
+        ):
+            if self._runs(role):
+                self._listening[role] = bind(section, host, port)
 
     def _plan(self) -> Sequence[tuple[str, int]]:
         """Processes of this role, in the order of starting: listeners first, so that no image waits for a model to load."""
@@ -153,7 +164,7 @@ class Supervisor:
         return EmbeddedTriton(built, self.settings.site.state_dir, names, limits.start_timeout_seconds, limits.exit_timeout_seconds)
 
     def _spawn(self, child: Child) -> None:
-        fd = self._listening.fileno() if child.role == "listener" and self._listening is not None else -1
+        fd = self._listening[child.role].fileno() if child.role in self._listening else -1
         charge = Charge(child.role, os.getpid(), self.settings.dump(), child.index, fd, self._triton_url, self.role)
         command = [sys.executable, "-m", "hilum.wiring", child.name]
         child.process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[fd] if fd >= 0 else [])  # noqa: S603 - our own interpreter and module
@@ -252,8 +263,8 @@ class Supervisor:
             self._triton.stop()
         if self._housekeeper is not None:
             self._housekeeper.stop()
-        if self._listening is not None:
-            self._listening.close()
+        for listening in self._listening.values():
+            listening.close()
         log.info("stopped")
 
 

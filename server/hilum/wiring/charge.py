@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 class Charge:
     """What the supervisor gives a child.
 
-    `listening_fd`: the inherited DICOM socket. `triton_url`: where the models run. `served_role`: what this host runs (all, or one).
+    `listening_fd`: the inherited socket of a role that listens. `triton_url`: where the models run. `served_role`: what this host runs.
     """
 
     role: str

@@ -23,7 +23,6 @@ from hilum.wiring.deciding import open_decisions
 from hilum.wiring.heartbeat import Heartbeat
 from hilum.wiring.intervening import LedgerInterventions
 from hilum.wiring.releases import active_releases
-from hilum.wiring.sockets import bind
 from hilum.wiring.state_folder import metrics_dir
 
 # What /health/ready judges on a host that runs one role: its own work there, not that of the others.
@@ -32,7 +31,7 @@ _JUDGED: Final[Mapping[str, Role]] = {"listener": "receive", "analyser": "analys
 
 def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Serve until told to stop."""
-    listening = bind("api", settings.api.host, settings.api.port)
+    listening = socket.socket(fileno=charge.listening_fd)
     with as_file(files("hilum.report") / "result.schema.json") as schema, Heartbeat(ledger, "api"):
         serve_api(_app(charge, settings, ledger, schema), listening, stop)
 
