@@ -46,7 +46,8 @@ def index(files: Sequence[Path], settings: Settings, ledger: Ledger, archive: Ar
     for file in described:
         archive.place(file)
     try:
-        outcomes = ledger.record(arrivals_of(list(described.values()), settings, ledger.called_ae_titles))
+        with telemetry.cpu("index_ledger"):
+            outcomes = ledger.record(arrivals_of(list(described.values()), settings, ledger.called_ae_titles))
     except (DataError, IntegrityError) as error:
         return _index_singly(list(described), error, settings, ledger, archive)
     for file, outcome in zip(described, outcomes, strict=True):
@@ -159,7 +160,8 @@ class Indexer:
 
     def _try(self, batch: list[tuple[Path, float]]) -> bool:
         try:
-            index([file for file, _ in batch], self._settings, self._ledger, self._archive)
+            with telemetry.cpu("index"):
+                index([file for file, _ in batch], self._settings, self._ledger, self._archive)
         except (SQLAlchemyError, OSError) as error:
             self._failing_since = self._failing_since or time.monotonic()
             _log.error("not_indexed", files=len(batch), problem=_kind(error), advice="kept in unindexed; trying again")

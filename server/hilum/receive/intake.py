@@ -39,7 +39,8 @@ class Intake:
         with self._archive.begin() as incoming:
             incoming.write(file_meta.encode(request.meta))
             incoming.write(request.data_set)
-            file = incoming.commit()
+            with telemetry.cpu("sync"):
+                file = incoming.commit()
         self._indexer.put(file)
         telemetry.RECEIVED_BYTES.inc(len(request.data_set))
 
