@@ -152,7 +152,7 @@ class StageLoop:
             await self._retry(job, error)
             return
         except WorkerDied:
-            await self._in_ledger_thread(self._ledger.lapse, self._stage.name, job.lease)
+            await self._in_ledger_thread(self._insist, lambda: self._ledger.lapse(self._stage.name, job.lease))
             return
         except Exception as error:  # the one place where a bug in a room must not stop the street
             log.error("stage_failed", stage=self._stage.name, row=job.lease.row_id, exc_info=error)
@@ -169,10 +169,8 @@ class StageLoop:
             return
         telemetry.STAGE_RETRIES.labels(self._stage.name).inc()
         pause = error.after_seconds if error.after_seconds is not None else back_off(lease.attempts, settings)
-        await self._in_ledger_thread(self._give_back, lease, error, pause)
-
-    def _give_back(self, lease: Lease, error: Retry, pause: float) -> None:
-        self._ledger.retry(self._stage.name, lease, error.detail, pause, counts=not error.is_outage)
+        name, counts = self._stage.name, not error.is_outage
+        await self._in_ledger_thread(self._insist, lambda: self._ledger.retry(name, lease, error.detail, pause, counts=counts))
 
     async def _advance(self, lease: Lease, decided: Advance) -> None:
         """Queue a decision for the next commit; whoever comes first commits for all that come within the group's time."""
@@ -186,19 +184,23 @@ class StageLoop:
     async def _flush(self) -> None:
         group, self._decided = self._decided, []
         if group:
-            written = await self._in_ledger_thread(self._insist, group)
-            for (_, decided), is_written in zip(group, written, strict=True):
+            written = await self._in_ledger_thread(self._insist, lambda: self._ledger.advance(self._stage.name, group))
+            for (_, decided), is_written in zip(group, written or [False] * len(group), strict=True):
                 self._count(decided, is_written)
 
-    def _insist(self, group: list[tuple[Lease, Advance]]) -> list[bool]:
-        """Write decisions even if the database is away for a while: the work is done, and the leases still hold."""
+    def _insist(self, write: Callable[[], T]) -> T | None:
+        """Write what was decided even if the database is away for a while: the work is done, and the leases still hold.
+
+        None: it was away for too long. The leases lapse, and then the work is done again.
+        """
         give_up = time.monotonic() + self._stage.lease_seconds / 2
         while True:
             try:
-                return self._ledger.advance(self._stage.name, group)
-            except OperationalError:
+                return write()
+            except OperationalError as error:
                 if time.monotonic() > give_up:
-                    raise
+                    log.error("not_written", stage=self._stage.name, error=str(error.orig), advice="done again when the lease has lapsed")
+                    return None
                 time.sleep(0.5)
 
     def _count(self, decided: Advance, is_written: bool) -> None:
