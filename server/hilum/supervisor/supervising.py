@@ -42,7 +42,7 @@ from hilum.wiring.state_folder import metrics_dir
 ALL = "all"
 _WATCH_SECONDS = 1.0  # a child that ends wakes the supervisor at once
 _BEAT_SECONDS = 3.0
-_DRAIN_SECONDS = 25.0
+_DRAIN_SECONDS = 20.0
 _STEADY_SECONDS = 60.0  # a child that lived this long has recovered: its next restart is immediate again
 _LONGEST_PAUSE_SECONDS = 30.0
 _CANNOT_START = 2  # exit status of a child whose settings do not let it start
