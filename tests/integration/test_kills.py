@@ -1,4 +1,4 @@
-"""kill -9 of every process under load: nothing acknowledged is lost, nothing goes out twice with other bytes, work resumes unaided."""
+"""kill -9 and SIGTERM of a whole server. Kills of its processes under load: test_faults_short."""
 
 from __future__ import annotations
 
@@ -14,24 +14,19 @@ from load_tests.serving import Hilum
 from tests.support.installation import (
     START_SECONDS,
     Receiver,
-    SteadyStream,
     all_processes,
     free_ports,
     hilum_with,
     kill,
-    processes,
     receiver_section,
     save_all,
     send_to,
     small_study,
     wait_for,
-    workers_of,
 )
 from tests.support.models import Tiny, make_tiny
 
 pytestmark = pytest.mark.slow
-STUDIES = 24
-OPEN = {"due", "leased"}  # of every table; a study whose images came far apart is due a second time
 
 
 @pytest.fixture(scope="module")
@@ -64,52 +59,6 @@ def counts(server: Hilum) -> dict[str, dict[str, int]]:
         found["instance"] = {"": connection.execute(select(func.count()).select_from(instance)).scalar_one()}
     engine.dispose()
     return found
-
-
-ROLES = ("listener", "analyser", "dispatcher", "tritonserver", "decode process", "report process")
-
-
-def victims(server: Hilum, role: str) -> list[int]:
-    if role == "decode process":
-        return workers_of(server, "analyser")
-    return workers_of(server, "dispatcher") if role == "report process" else processes(server, role)
-
-
-@pytest.mark.parametrize("role", ROLES)
-def test_kill_under_load(server: Hilum, receiver: tuple[int, Receiver], tmp_path: Path, role: str) -> None:
-    arrivals = receiver[1].arrivals
-    before = counts(server)["instance"][""]
-    stream = SteadyStream(server, tmp_path, STUDIES, first_seed=1000 * (1 + ROLES.index(role)))
-    stream.start()
-    for moment in (6, 14):
-        wait_for(lambda sent=moment: stream.sent >= sent, what="the stream")
-        wait_for(lambda: victims(server, role), what=f"a {role} to kill")
-        kill(victims(server, role))
-    stream.finish()
-    wanted = {images[0].StudyInstanceUID for images in stream.studies}
-    wait_for(lambda: wanted <= arrivals.by_study.keys(), what="a report on every study")
-    wait_for(lambda: not OPEN & {state for states in counts(server).values() for state in states}, what="the end of all work")
-    found = counts(server)
-    assert found["instance"][""] - before == 2 * STUDIES
-    assert set(found["reading"]) == {"analysed"}
-    assert set(found["study"]) == {"closed"}
-    assert set(found["delivery"]) <= {"delivered", "cancelled"}
-    assert arrivals.changed == [], "the same UID with other bytes"
-    server.wait_until_ready(START_SECONDS)
-
-
-def test_every_acknowledged_file_is_in_the_archive(server: Hilum, tmp_path: Path) -> None:
-    """Those of this study, and of every stream before it."""
-    assert send_to(server, save_all(tmp_path, small_study(4710))).is_ok
-    archive = server.folder / "state/archive"
-    wait_for(lambda: not list(archive.glob("unindexed/*/*")), what="unindexed/ to be empty")
-    engine = create_engine(f"sqlite:///{server.folder / 'state/ledger.sqlite'}")
-    with engine.connect() as connection:
-        paths = [row.path for row in connection.execute(select(instance.c.path))]
-    engine.dispose()
-    assert len(paths) >= 2
-    assert all((archive / path).is_file() for path in paths)
-    assert not list(archive.rglob("*.part"))
 
 
 def test_kill_of_the_supervisor_takes_all_processes_along_and_a_new_one_goes_on(

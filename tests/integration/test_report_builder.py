@@ -109,6 +109,21 @@ def test_after_the_death_of_the_process_that_compiles_it_is_compiled_anew() -> N
         assert run(lambda: twice(mortal)) == build_documents(job(), RELEASE, CONTEXT, KINDS)
 
 
+def test_a_process_that_dies_idle_costs_the_next_result_nothing() -> None:
+    async def before_and_after(pool: ReportPool) -> tuple[int, int]:
+        first = await pool.run(os.getpid)
+        (process,) = pool._executor._processes.values()
+        os.kill(first, signal.SIGKILL)
+        await asyncio.to_thread(process.join)
+        while not pool._executor._broken:  # its thread hears of the death a moment later
+            await asyncio.sleep(0.01)
+        return first, await pool.run(os.getpid)
+
+    with ReportPool(1) as pool:
+        first, second = run(lambda: before_and_after(pool))
+    assert first != second
+
+
 def test_a_heat_map_stands_beside_a_report_from_the_template(pool: ReportPool, tmp_path: Path) -> None:
     claimed, sources = explained(make_study(3, rows=64, columns=64), RELEASE, tmp_path)
     report = run(lambda: ReportBuilder(pool, CONTEXT).with_heat_map(claimed, RELEASE, KINDS, sources))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,37 +104,9 @@ def _read(path: Path) -> str:
         return ""
 
 
-class SteadyStream:
-    """Sends studies one after the other from a thread, as routers do: what fails is sent again until it is accepted."""
-
-    def __init__(self, server: Hilum, folder: Path, count: int, first_seed: int = 1000) -> None:
-        self.studies = [small_study(first_seed + number) for number in range(count)]
-        self._paths = [save_all(folder / str(number), images) for number, images in enumerate(self.studies)]
-        self._server = server
-        self.sent = 0
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread.start()
-
-    def finish(self) -> None:
-        """Wait until all were accepted."""
-        self._thread.join(timeout=120)
-        assert not self._thread.is_alive(), f"only {self.sent} of {len(self._paths)} studies were accepted"
-
-    def _run(self) -> None:
-        for paths in self._paths:
-            deadline = time.monotonic() + 60
-            while not send_to(self._server, paths).is_ok and time.monotonic() < deadline:
-                time.sleep(0.3)
-            self.sent += 1
-
-
 __all__ = [
     "START_SECONDS",
     "Receiver",
-    "SteadyStream",
     "all_processes",
     "free_ports",
     "hilum_with",

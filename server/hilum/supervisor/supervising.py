@@ -83,11 +83,11 @@ class Supervisor:
         """Serve until SIGTERM or Ctrl-C; exit status. Raises ConfigurationError before anything was started."""
         self._open_ledger()
         self._children = [Child(role, index) for role, count in self._plan() for index in range(count)]
+        if self._runs("analyser"):
+            self._triton = self._embedded_triton()
         self._bind_ports()
         if self._runs("listener"):
             self._housekeeper = Housekeeper(self.settings)
-        if self._runs("analyser"):
-            self._triton = self._embedded_triton()
         for signum in (signal.SIGTERM, signal.SIGINT):
             signal.signal(signum, lambda *_: self.stop.set())
         signal.signal(signal.SIGCHLD, lambda *_: None)  # with a handler, it wakes us

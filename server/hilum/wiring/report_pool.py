@@ -37,14 +37,25 @@ class ReportPool:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The function's result, from another process. Raises what it raises, and WorkerDied for all that a dying process took along."""
-        executor = self._executor
+        executor = self._whole()
         try:
             return await asyncio.wrap_future(executor.submit(function, *args, **kwargs))
         except BrokenProcessPool as error:
-            if executor is self._executor:
-                log.warning("report_process_died", advice="its results are tried again, one at a time")
-                self._executor = self._started()
+            self._renew(executor)
             raise WorkerDied from error
+
+    def _whole(self) -> ProcessPoolExecutor:
+        """The pool, or a new one if a process of it died idle, which is no fault of the next result."""
+        try:
+            self._executor.submit(os.getpid)
+        except BrokenProcessPool:
+            self._renew(self._executor)
+        return self._executor
+
+    def _renew(self, broken: ProcessPoolExecutor) -> None:
+        if broken is self._executor:
+            log.warning("report_process_died", advice="its results are tried again, one at a time")
+            self._executor = self._started()
 
     def _started(self) -> ProcessPoolExecutor:
         executor = ProcessPoolExecutor(self._processes, get_context("spawn"), _start)
