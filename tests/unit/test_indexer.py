@@ -13,11 +13,12 @@ from pydicom.uid import DigitalXRayImageStorageForPresentation
 from hilum.domain import Lane
 from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer, index
-from hilum.receive.intake import Intake, StoreRequest
+from hilum.receive.intake import Intake
 from hilum.receive.reception import Maker, Reception
 from hilum.receive.refusals import CannotUnderstand, DataSetDoesNotMatch, OutOfResources, SopClassNotNegotiated
 from hilum.receive.routing import arrival_of
 from hilum.receive.scan import recover
+from hilum.receive.store_command import StoreRequest
 from hilum.settings import Receive, Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger, RecordOutcome

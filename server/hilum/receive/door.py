@@ -23,12 +23,16 @@ class Guest(Protocol):
 
 @dataclass(slots=True)
 class Door:
-    """Safe to use from every association's threads. `closing` is set when the process ends."""
+    """Safe to use from every association's threads. `closing` is set when the process ends.
+
+    `is_streaming`: accepted associations are handed over to the streaming loop.
+    """
 
     settings: Receive
     reception: Reception
     ledger: Ledger
     watermarks: Callable[[], policy.Rejection | None] = lambda: None
+    is_streaming: bool = False
     closing: threading.Event = field(default_factory=threading.Event)
     _admitted: dict[Guest, str] = field(default_factory=dict)  # each with its Calling AE Title
     _lock: threading.Lock = field(default_factory=threading.Lock)

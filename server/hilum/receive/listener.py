@@ -25,6 +25,7 @@ from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer
 from hilum.receive.intake import Intake
 from hilum.receive.reception import Maker, Reception
+from hilum.receive.self_test import handover_works
 from hilum.receive.threads import start_thread
 from hilum.receive.watermarks import Watermarks
 from hilum.settings import Receive, Settings
@@ -55,7 +56,7 @@ def serve_listener(settings: Settings, listening_socket: socket.socket, ledger: 
     indexer.start()
     watermarks = Watermarks(settings.receive, archive, LedgerViews(settings.ledger_url))
     reception = Reception(Intake(settings.receive, archive, indexer), ledger, Maker(settings.report.manufacturer, ledger.serial))
-    door = Door(settings.receive, reception, ledger, watermarks.rejection)
+    door = Door(settings.receive, reception, ledger, watermarks.rejection, is_streaming=_is_streaming(settings.receive))
     server = _make_server(settings.receive, listening_socket, door)
     accepting = start_thread("accept", server.serve_forever, _POLL_SECONDS)
     _log.info("listening", port=listening_socket.getsockname()[1])
@@ -70,10 +71,24 @@ def serve_listener(settings: Settings, listening_socket: socket.socket, ledger: 
         raise RuntimeError("the accepting thread has ended")
 
 
-def _make_server(settings: Receive, listening_socket: socket.socket, door: Door) -> SharedSocketServer:
+def _is_streaming(settings: Receive) -> bool:
+    _quieten_pynetdicom()
+    if settings.listener != "streaming":
+        return False
+    if not (works := handover_works()):
+        _log.warning(
+            "slow_listener", advice="the streaming loop does not work here: received by pynetdicom alone, at several times the cost"
+        )
+    return works
+
+
+def _quieten_pynetdicom() -> None:
     # Both are documented: no log of pynetdicom's own, which holds identifiers and costs a tenth of the time; our context in its threads.
     _config.LOG_HANDLER_LEVEL = "none"
     _config.PASS_CONTEXTVARS = True
+
+
+def _make_server(settings: Receive, listening_socket: socket.socket, door: Door) -> SharedSocketServer:
     ae = AE()
     ae.implementation_class_uid = IMPLEMENTATION_CLASS_UID
     ae.implementation_version_name = IMPLEMENTATION_VERSION_NAME
