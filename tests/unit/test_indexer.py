@@ -11,6 +11,7 @@ import pytest
 from pydicom.uid import DigitalXRayImageStorageForPresentation
 
 from hilum.domain import Lane
+from hilum.receive.account_book import AccountBook
 from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer, index
 from hilum.receive.intake import Intake
@@ -264,7 +265,7 @@ class Someone:
 
 def test_the_door_counts_those_who_are_inside(house: House) -> None:
     reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial))
-    door = Door(Receive(maximum_associations=1), reception, house.ledger)
+    door = Door(Receive(maximum_associations=1), reception, AccountBook(house.ledger))
     first, second = Someone(), Someone()
     assert door.admit(first, "HILUM", "A") is None
     rejected = door.admit(second, "HILUM", "B")

@@ -15,7 +15,6 @@ from pynetdicom.events import Event
 from pynetdicom.pdu import A_ABORT_RQ, A_ASSOCIATE_AC, P_DATA_TF
 from pynetdicom.pdu_primitives import A_ABORT
 from pynetdicom.presentation import build_context
-from sqlalchemy.exc import SQLAlchemyError
 
 from hilum import telemetry
 from hilum.receive import policy
@@ -157,7 +156,7 @@ class Acceptor:
         return not self._account.is_requested and time.time() - self._account.started_at > self._door.settings.acse_timeout_seconds
 
     def attend(self) -> None:
-        """Wait for the end of the association, cut off a peer that does not close, and write the row."""
+        """Wait for the end of the association, cut off a peer that does not close, and hand its row on."""
         over_since: float | None = None
         while self.assoc.is_alive():
             self.assoc.join(_LOOK_SECONDS)
@@ -195,7 +194,4 @@ class Acceptor:
         if (outcome := self._account.outcome(is_released=self.assoc.is_released)) is None:
             return
         telemetry.ASSOCIATIONS.labels(outcome=outcome).inc()
-        try:
-            self._door.ledger.record_association(self._account.record(outcome, time.time()))
-        except SQLAlchemyError as error:
-            _log.error("association_not_recorded", outcome=outcome, problem=type(error).__name__)
+        self._door.accounts.put(self._account.record(outcome, time.time()))

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hilum.receive import policy
+from hilum.receive.account_book import AccountBook
 from hilum.receive.reception import Reception
 from hilum.settings import Receive
-from hilum.store.ledger import Ledger
 
 
 class Guest(Protocol):
@@ -30,7 +30,7 @@ class Door:
 
     settings: Receive
     reception: Reception
-    ledger: Ledger
+    accounts: AccountBook
     watermarks: Callable[[], policy.Rejection | None] = lambda: None
     is_streaming: bool = False
     closing: threading.Event = field(default_factory=threading.Event)

@@ -21,6 +21,7 @@ from pynetdicom.transport import RequestHandler, ThreadedAssociationServer
 
 from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME, telemetry
 from hilum.receive.acceptor import Acceptor
+from hilum.receive.account_book import AccountBook
 from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer
 from hilum.receive.intake import Intake
@@ -42,6 +43,7 @@ _RETRY_SECONDS = 0.25
 _SERVED_BETWEEN_COLLECTIONS = 64
 _DRAIN_SECONDS = 10.0
 _FLUSH_SECONDS = 8.0
+_ACCOUNTS_SECONDS = 3.0
 
 
 def serve_listener(settings: Settings, listening_socket: socket.socket, ledger: Ledger, archive: Archive, stop: threading.Event) -> None:
@@ -56,7 +58,9 @@ def serve_listener(settings: Settings, listening_socket: socket.socket, ledger: 
     indexer.start()
     watermarks = Watermarks(settings.receive, archive, LedgerViews(settings.ledger_url))
     reception = Reception(Intake(settings.receive, archive, indexer), ledger, Maker(settings.report.manufacturer, ledger.serial))
-    door = Door(settings.receive, reception, ledger, watermarks.rejection, is_streaming=_is_streaming(settings.receive))
+    accounts = AccountBook(ledger)
+    accounts.start()
+    door = Door(settings.receive, reception, accounts, watermarks.rejection, is_streaming=_is_streaming(settings.receive))
     server = _make_server(settings.receive, listening_socket, door)
     accepting = start_thread("accept", server.serve_forever, _POLL_SECONDS)
     _log.info("listening", port=listening_socket.getsockname()[1])
@@ -65,6 +69,7 @@ def serve_listener(settings: Settings, listening_socket: socket.socket, ledger: 
     server.shutdown()
     _drain(server)
     indexer.stop(_FLUSH_SECONDS)
+    accounts.stop(_ACCOUNTS_SECONDS)
     if indexer.failure is not None:
         raise indexer.failure
     if not stop.is_set():
