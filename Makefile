@@ -2,10 +2,10 @@
 BIN := .venv/bin
 export PYTHONPATH := .
 
-.PHONY: help setup demo test check load docs lock
+.PHONY: help setup demo test check load bench-ingest docs lock
 
 help: ## list these targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
 
 setup: ## Debian packages, .venv with exact pins, hilum itself
 	@deploy/setup.sh
@@ -26,6 +26,9 @@ check: setup ## style, types, walls between the rooms, documentation; fast
 
 load: setup ## studies at a constant rate; LOAD="--rate 2 --seconds 60"
 	@$(BIN)/python -m load_tests.load $(LOAD)
+
+bench-ingest: setup ## what receiving costs, beside DCMTK; BENCH="--rounds 1 --associations 4"
+	@$(BIN)/python -m load_tests.ingest $(BENCH)
 
 docs: setup ## regenerate the generated parts of docs/
 	@$(BIN)/python deploy/generate_docs.py

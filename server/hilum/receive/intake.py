@@ -19,7 +19,7 @@ from hilum.receive.refusals import OutOfResources
 from hilum.receive.store_command import StoreCommand, StoreRequest
 from hilum.receive.taking import Taken
 from hilum.settings import Receive
-from hilum.store.archive import Archive
+from hilum.store.archive import Archive, Incoming
 
 
 class Intake:
@@ -36,8 +36,7 @@ class Intake:
         return arriving.store(request, self.begin)
 
     def begin(self, command: StoreCommand, header: Header) -> IncomingImage:
-        """A new image; close it. Raises OutOfResources, OSError."""
-        self.require_room(0, 0)
+        """A new image; close it."""
         return IncomingImage(self, command.meta, header, self._archive)
 
     def require_room(self, size: int, more: int) -> None:
@@ -59,33 +58,37 @@ class IncomingImage:
     """An image on its way to the archive. Closed without `commit` it leaves nothing on the disk."""
 
     def __init__(self, intake: Intake, meta: FileMeta, header: Header, archive: Archive) -> None:
-        self._intake, self._meta, self._header = intake, meta, header
+        self._intake, self._meta, self._header, self._archive = intake, meta, header, archive
         self._digests = Digests(header)
-        self._unwritten_meta = file_meta.encode(meta)
-        self._archived = archive.begin()
+        self._archived: Incoming | None = None
 
     def write(self, pieces: Sequence[memoryview]) -> None:
         """The next bytes of the data set. Raises OutOfResources, OSError."""
         more = sum(map(len, pieces))
         self._intake.require_room(self._digests.size_bytes + more, more)
-        self._archived.write(self._unwritten_meta, *pieces)
-        self._unwritten_meta = b""
+        if self._archived is None:
+            self._archived = self._archive.begin()
+            self._archived.write(file_meta.encode(self._meta), *pieces)
+        else:
+            self._archived.write(*pieces)
         for piece in pieces:
             self._digests.update(piece)
 
     def commit(self) -> Taken:
         """Return when the image is durable and will be indexed. Raises OSError."""
-        file = self._archived.commit()
-        self._intake.index(file, self._instance(file), self._digests.size_bytes)
+        if (archived := self._archived) is None:
+            raise ValueError("no data set was written")
+        file = archived.commit()
+        self._intake.index(file, self._instance(file, archived), self._digests.size_bytes)
         return Taken.IMAGE
 
-    def _instance(self, file: Path) -> Instance | None:
+    def _instance(self, file: Path, archived: Incoming) -> Instance | None:
         """What the row will say; None: deflated, so its pixels have not been seen."""
         if self._meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian:
             return None
-        archived = self._archived
         return instance_of(file, self._meta, self._header, self._digests.hexdigests(), archived.size_bytes, archived.modified_at)
 
     def close(self) -> None:
         """Once, at the end."""
-        self._archived.close()
+        if self._archived is not None:
+            self._archived.close()

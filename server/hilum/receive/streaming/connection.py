@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-_BUFFER_BYTES = 512 << 10  # a megabyte and more no longer stays in the cache between the network's copy and the file's
+_BUFFER_BYTES = 512 << 10  # with every association; a quarter costs wake-ups, twice as much buys nothing
 _ROOM_BYTES = 64 << 10  # a receive call for less is not worth it
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
