@@ -19,7 +19,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, telemetry
 from hilum.models import terminology
 from hilum.receive import policy
-from hilum.store.claiming import QUEUES
+from hilum.store.queues import QUEUES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

@@ -63,7 +63,8 @@ def index(
     for file in described:
         archive.place(file)
     try:
-        outcomes = ledger.record(arrivals_of(list(described.values()), settings, ledger.called_ae_titles))
+        with telemetry.cpu("index_ledger"):
+            outcomes = ledger.record(arrivals_of(list(described.values()), settings, ledger.called_ae_titles))
     except (DataError, IntegrityError) as error:
         return _index_singly(list(described), error, settings, ledger, archive)
     for file, outcome in zip(described, outcomes, strict=True):
@@ -178,7 +179,8 @@ class Indexer:
     def _try(self, batch: list[Acknowledged]) -> bool:
         try:
             known = {item.file: item.instance for item in batch if item.instance is not None}
-            index([item.file for item in batch], self._settings, self._ledger, self._archive, known)
+            with telemetry.cpu("index"):
+                index([item.file for item in batch], self._settings, self._ledger, self._archive, known)
         except (SQLAlchemyError, OSError) as error:
             self._failing_since = self._failing_since or time.monotonic()
             _log.error("not_indexed", files=len(batch), problem=_kind(error), advice="kept in unindexed; trying again")

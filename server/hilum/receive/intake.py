@@ -78,7 +78,8 @@ class IncomingImage:
         """Return when the image is durable and will be indexed. Raises OSError."""
         if (archived := self._archived) is None:
             raise ValueError("no data set was written")
-        file = archived.commit()
+        with telemetry.cpu("sync"):
+            file = archived.commit()
         self._intake.index(file, self._instance(file, archived), self._digests.size_bytes)
         return Taken.IMAGE
 
