@@ -1,11 +1,12 @@
 # The doors. Each sets up what it needs; a second run of the set-up takes no time.
 BIN := .venv/bin
 export PYTHONPATH := .
+TEST_PROCESSES ?= 2
 
-.PHONY: help setup demo test check load bench-ingest docs lock
+.PHONY: help setup demo test check load load-peer bench-cpu bench-deliver bench-ingest bench-report proof docs lock
 
 help: ## list these targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
 setup: ## Debian packages, .venv with exact pins, hilum itself
 	@deploy/setup.sh
@@ -13,8 +14,8 @@ setup: ## Debian packages, .venv with exact pins, hilum itself
 demo: setup ## a study in, its SR in a PACS; DEMO_EXIT=1 ends by itself, STUDY=path sends your own files
 	@$(BIN)/python deploy/demo.py $(STUDY)
 
-test: setup ## all tests
-	$(BIN)/pytest --durations=10
+test: setup ## all tests, two files of them at a time; TEST_PROCESSES=0: one after the other
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=15
 
 check: setup ## style, types, walls between the rooms, documentation; fast
 	$(BIN)/ruff check .
@@ -24,8 +25,23 @@ check: setup ## style, types, walls between the rooms, documentation; fast
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit/test_docs.py
 
-load: setup ## studies at a constant rate; LOAD="--rate 2 --seconds 60"
-	@$(BIN)/python -m load_tests.load $(LOAD)
+load: setup ## a load scenario; SCENARIO=list names them, LOAD="--seconds 300", docs/load.md
+	@$(BIN)/python -m load_tests.load $(or $(SCENARIO),steady) $(LOAD)
+
+load-peer: setup ## Hilum beside Orthanc with Python workers, in turns; PEER="--rounds 5", docs/peer.md
+	@$(BIN)/python -m load_tests.load_peer $(PEER)
+
+proof: setup ## faults under load, hours; PROOF="--short", PROOF="kills --seed 7", docs/proof.md
+	@$(BIN)/python -m load_tests.proof $(PROOF)
+
+bench-deliver: setup ## reports a second to DCMTK over one association; BENCH="--rounds 9"
+	@$(BIN)/python -m load_tests.deliver $(BENCH)
+
+bench-report: setup ## reports a second: template beside highdicom; BENCH="--rounds 30"
+	@$(BIN)/python -m load_tests.report $(BENCH)
+
+bench-cpu: setup ## CPU of an image by stage and process; BENCH="--studies 20", docs/cpu.md
+	@$(BIN)/python -m load_tests.cpu $(BENCH)
 
 bench-ingest: setup ## what receiving costs, beside DCMTK; BENCH="--rounds 1 --associations 4"
 	@$(BIN)/python -m load_tests.ingest $(BENCH)

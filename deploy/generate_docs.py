@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -22,6 +23,7 @@ from hilum.receive import policy
 from hilum.store.queues import QUEUES
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
+BENCH_CPU = DOCS.parent / "load_tests/results/bench-cpu.json"
 
 STATES: Mapping[str, type[StrEnum]] = {
     "assemble": domain.StudyState,
@@ -149,9 +151,25 @@ def terminology_table() -> Iterator[str]:
     yield from (_row(f"`{scheme} {value}`", why) for (scheme, value), why in table.denied.items())
 
 
+def cpu_table() -> Iterator[str]:
+    """Of the committed run of `make bench-cpu`."""
+    run = json.loads(BENCH_CPU.read_text(encoding="utf-8"))
+    machine, sizes = run["machine"], run["milliseconds_per_image"]
+    yield f"\nMeasured {run['measured_at'][:10]} on {machine['cores']} cores {machine['cpu']}"
+    yield f"with a load average of {machine['load_average_before']:.0f} before it;"
+    yield f"{run['settings']['rate']:g} studies a second; model and precision: `{run['release']}`.\n"
+    yield f"| ms of CPU per image | {' | '.join(sizes)} |\n|---|{'--:|' * len(sizes)}"
+    for stage in next(iter(sizes.values())):
+        yield _row(f"`{stage}`", *(f"{table[stage]:.1f}" for table in sizes.values()))
+    yield "\n| goal | measured | at most | holds |\n|---|--:|--:|---|"
+    for goal in run["goals"]:
+        yield _row(goal["name"], f"{goal['value']:.3g} {goal['unit']}", f"{goal['goal']:g}", "yes" if goal["holds"] else "no")
+
+
 GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "settings": ("settings.md", settings_table),
     "metrics": ("metrics.md", metrics_table),
+    "cpu": ("cpu.md", cpu_table),
     "states": ("states.md", states_list),
     "reasons": ("states.md", reasons_table),
     "commands": ("commands.md", commands_list),

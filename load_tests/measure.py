@@ -1,4 +1,4 @@
-"""From what was sent and what arrived to figures: percentiles, goals, and where and with what they were measured."""
+"""From what was sent and what arrived to figures: percentiles, and where and with what they were measured."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import os
 import platform
 import subprocess
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from load_tests.figures import Goal
 from load_tests.receiver import Arrivals
-from load_tests.sender import Sent
+from load_tests.sending import Sent
 from load_tests.serving import REPOSITORY
+
+__all__ = ["Figures", "Goal", "circumstances", "figures", "percentiles"]
 
 PERCENTILES = (50, 90, 95, 99)
 _DISTRIBUTIONS = (
@@ -33,32 +36,13 @@ _DISTRIBUTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
-    """A figure that is held against a bound: `at_most` or at least `goal`."""
-
-    name: str
-    value: float
-    unit: str
-    goal: float
-    at_most: bool = True
-
-    @property
-    def holds(self) -> bool:
-        """True if the bound is kept."""
-        return self.value <= self.goal if self.at_most else self.value >= self.goal
-
-    def as_json(self) -> dict[str, Any]:
-        """For load.json."""
-        return {**asdict(self), "holds": self.holds}
-
-
-@dataclass(frozen=True, slots=True)
 class Figures:
-    """What a run yielded. Latencies in seconds, one a study that has a report; throughput from the first report to the last."""
+    """Both ends of a run compared. Latencies in seconds, one a study that has a report; throughput from the first report to the last."""
 
     offered: int
     accepted: int
     reported: int
+    lost: int
     studies_per_second: float
     last_image_to_sr: tuple[float, ...]
     intended_to_sr: tuple[float, ...]
@@ -69,7 +53,7 @@ class Figures:
 
 
 def figures(sent: Sequence[Sent], arrivals: Arrivals) -> Figures:
-    """Compare both ends. A study counts as reported when a report came after its last image was accepted."""
+    """A study counts as reported when a report came after its last image was accepted; lost are also reports on parts of a study."""
     accepted = [study for study in sent if study.failure is None]
     pairs = [(study, arrivals.first_after(study.study_instance_uid, study.ended_at)) for study in accepted]
     done = [(study, at) for study, at in pairs if at is not None]
@@ -78,6 +62,7 @@ def figures(sent: Sequence[Sent], arrivals: Arrivals) -> Figures:
         offered=len(sent),
         accepted=len(accepted),
         reported=len(done),
+        lost=sum(_is_lost(study, arrivals) for study in sent),
         studies_per_second=(len(reports) - 1) / (reports[-1] - reports[0]) if len(reports) > 1 else 0.0,
         last_image_to_sr=tuple(at - study.ended_at for study, at in done),
         intended_to_sr=tuple(at - study.intended_at for study, at in done),
@@ -88,23 +73,16 @@ def figures(sent: Sequence[Sent], arrivals: Arrivals) -> Figures:
     )
 
 
+def _is_lost(study: Sent, arrivals: Arrivals) -> bool:
+    since = study.promised_at
+    return since is not None and arrivals.first_after(study.study_instance_uid, since) is None
+
+
 def percentiles(values: Sequence[float]) -> dict[str, float]:
     """p50, p90, p95, p99 and the largest; empty without values."""
     if not values:
         return {}
     return {f"p{p}": float(np.percentile(values, p)) for p in PERCENTILES} | {"max": max(values)}
-
-
-def goals(found: Figures, rate: float, quiet_seconds: float, beyond_quiet_seconds: float) -> list[Goal]:
-    """What every run is held against. Latency from the intended start includes the sending of the images and any queue at the sender."""
-    beyond = [latency - quiet_seconds for latency in found.last_image_to_sr]
-    return [
-        Goal("studies that were not accepted", len(found.failures), "studies", 0),
-        Goal("accepted studies without a report", found.accepted - found.reported, "studies", 0),
-        Goal("reports sent again with other bytes", found.changed, "reports", 0),
-        Goal("throughput", found.studies_per_second / rate, "of the offered rate", 0.9, at_most=False),
-        Goal("last image to SR beyond the quiet period, p95", percentiles(beyond).get("p95", float("inf")), "s", beyond_quiet_seconds),
-    ]
 
 
 def circumstances() -> dict[str, Any]:

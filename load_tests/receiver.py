@@ -1,29 +1,25 @@
-"""The destination of a load test: an SCP that notes when each report arrives, and whether one comes twice with other bytes."""
+"""The destination of a load test, in a process of its own: when each report came, and whether one came twice with other bytes."""
 
 from __future__ import annotations
 
-import hashlib
-import io
+import subprocess
+import sys
 import threading
-import time
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from types import TracebackType
-from typing import Self
+from typing import IO, Literal, Self
 
-import pydicom
-from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian, ImplicitVRLittleEndian
-from pynetdicom import AE, evt
-from pynetdicom.events import Event
-
-from load_tests.sender import without_delay
+from load_tests.serving import REPOSITORY
 
 AE_TITLE = "LOADTEST"
-_SUCCESS, _CANNOT_UNDERSTAND = 0x0000, 0xC000
+Behaviour = Literal["well", "down", "silent", "full"]
+_ANSWER_SECONDS = 30.0
 
 
 @dataclass
 class Arrivals:
-    """Reports by study: when each came (`time.monotonic`). Filled by the association's threads."""
+    """Reports by study: when each came (`time.monotonic`). Filled by the thread that listens to the receiver's process."""
 
     by_study: dict[str, list[float]] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
@@ -31,8 +27,8 @@ class Arrivals:
     repeated: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, study_instance_uid: str, sop_instance_uid: str, digest: str, moment: float) -> None:
-        """One report. The same SOP Instance again is a repetition: harmless with the same bytes, a broken promise with others."""
+    def note(self, study_instance_uid: str, sop_instance_uid: str, digest: str, moment: float) -> bool:
+        """One report; whether it is new. The same SOP Instance again is a repetition: harmless, or with other bytes a broken promise."""
         with self.lock:
             known = self.digests.get(sop_instance_uid)
             if known is None:
@@ -42,6 +38,7 @@ class Arrivals:
                 self.repeated += 1
             else:
                 self.changed.append(sop_instance_uid)
+            return known is None
 
     def first_after(self, study_instance_uid: str, moment: float) -> float | None:
         """When the first report on the study came after `moment`."""
@@ -55,35 +52,59 @@ class Arrivals:
 
 
 class Receiver:
-    """C-STORE SCP for Comprehensive 3D SR. A context manager."""
+    """C-STORE SCP for Comprehensive 3D SR. A context manager; its process ends with the block."""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.arrivals = Arrivals()
         self._address = (host, port)
-        self._ae = AE(AE_TITLE)
-        self._ae.maximum_pdu_size = 0
-        self._ae.add_supported_context(Comprehensive3DSRStorage, [ExplicitVRLittleEndian, ImplicitVRLittleEndian])
-        self._ae.add_supported_context("1.2.840.10008.1.1")
+        self._answers: SimpleQueue[str] = SimpleQueue()
+        self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        """Listen."""
-        handlers = [(evt.EVT_C_STORE, self._store), (evt.EVT_CONN_OPEN, without_delay)]
-        self._server = self._ae.start_server(self._address, block=False, evt_handlers=handlers)
+        """Listen. Raises OSError: the port is taken."""
+        command = [sys.executable, "-m", "load_tests.receiver_process", self._address[0], str(self._address[1])]
+        self._process = subprocess.Popen(
+            command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True
+        )
+        threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
+        self._await("ready")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         """Stop listening."""
-        self._server.shutdown()
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+            self._process.wait(timeout=_ANSWER_SECONDS)
 
-    def _store(self, event: Event) -> int:
-        moment = time.monotonic()
-        content = event.request.DataSet.getvalue()
-        is_implicit = event.context.transfer_syntax == ImplicitVRLittleEndian
-        uids = pydicom.filereader.read_dataset(
-            io.BytesIO(content), is_implicit, is_little_endian=True, specific_tags=[pydicom.tag.Tag("StudyInstanceUID")]
-        )
-        if not uids.get("StudyInstanceUID"):
-            return _CANNOT_UNDERSTAND
-        sop_instance_uid = str(event.request.AffectedSOPInstanceUID)
-        self.arrivals.note(str(uids.StudyInstanceUID), sop_instance_uid, hashlib.sha256(content).hexdigest(), moment)
-        return _SUCCESS
+    def behave(self, behaviour: Behaviour) -> None:
+        """From now on refuse connections (`down`), take reports and never answer (`silent`), answer 0xA700 (`full`), or be `well`."""
+        self._order(f"behave {behaviour}")
+        self._await(f"behaves {behaviour}")
+
+    def cpu_seconds(self) -> float:
+        """CPU that the receiver's process has used."""
+        self._order("cpu")
+        return float(self._await("cpu").split()[1])
+
+    def _order(self, line: str) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.write(line + "\n")
+
+    def _await(self, beginning: str) -> str:
+        try:
+            line = self._answers.get(timeout=_ANSWER_SECONDS)
+        except Empty:
+            line = "nothing"
+        if not line.startswith(beginning):
+            raise OSError(f"the receiver on port {self._address[1]} says {line!r} instead of {beginning!r}")
+        return line
+
+    def _listen(self, lines: IO[str] | None) -> None:
+        for line in lines or ():
+            word, *values = line.split()
+            if word == "report":
+                study, instance, digest, moment = values
+                self.arrivals.note(study, instance, digest, float(moment))
+            else:
+                self._answers.put(line.strip())
+        self._answers.put("that it has ended")

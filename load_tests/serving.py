@@ -21,6 +21,7 @@ import httpx
 REPOSITORY = Path(__file__).resolve().parents[1]
 # Built once for a checkout: models do not depend on where an installation keeps its state.
 BUILT_MODELS = REPOSITORY / "state" / "models"
+_RESERVED: list[socket.socket] = []  # one for each port that this process was given
 
 Section = Mapping[str, Any]
 
@@ -46,6 +47,18 @@ class Hilum:
         """Address of REST, health and metrics."""
         return f"http://127.0.0.1:{self.api_port}"
 
+    @property
+    def pid(self) -> int:
+        """The supervisor's process id. Raises HilumEnded before the first start."""
+        if self._process is None:
+            raise HilumEnded("hilum serve was not started")
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether `hilum serve` lives."""
+        return self._process is not None and self._process.poll() is None
+
     def write_settings(self) -> None:
         """The settings file: loopback only; sections given to the constructor win."""
         sections: dict[str, Section] = {
@@ -66,7 +79,7 @@ class Hilum:
 
     def __enter__(self) -> Hilum:
         """Start the processes; `wait_until_ready` says when they may be used."""
-        with self.log.open("wb") as log:
+        with self.log.open("ab") as log:
             self._process = subprocess.Popen(self.command("serve"), stdout=log, stderr=log, env=_environment(), start_new_session=True)
         return self
 
@@ -121,13 +134,28 @@ def hilum_program() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of loopback that nobody uses, below those that the kernel gives to connections: they stay free until they are bound."""
+    """TCP ports of loopback that nobody uses, below those that the kernel gives to connections: they stay free until they are bound.
+
+    No other process that asks here, and no later call, gets one of them while this process lives.
+    """
     found: list[int] = []
     while len(found) < count:
         port = random.randint(20_000, 32_000)
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            found += [] if port in found else [port]
+            _reserve(port)
+            found.append(port)
     return found
+
+
+def _reserve(port: int) -> None:
+    """By an abstract socket name, which the kernel gives back when this process ends. Raises OSError when somebody holds it."""
+    holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        holder.bind(f"\0hilum-test-port-{port}")
+    except OSError:
+        holder.close()
+        raise
+    _RESERVED.append(holder)
 
 
 def as_toml(sections: Mapping[str, Section]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.ledgers import clock, empty_url, ledger_url, postgres_url, street  # noqa: F401 - fixtures
 from tests.support.models import built_models  # noqa: F401 - a fixture
 
 

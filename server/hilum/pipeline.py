@@ -65,6 +65,7 @@ class StageLoop:
         self._owner, self._handle, self._destination = owner, handle, destination
         self._held: set[asyncio.Task[None]] = set()
         self._holds_lapsed = False
+        self._wants_room = False  # more could be claimed as soon as an item ends
         self._decided: list[tuple[Lease, Advance]] = []
         self._wake, self._stopping = asyncio.Event(), False
         # One thread: the ledger's transactions of one loop are in order, and SQLite has one writer anyway.
@@ -78,8 +79,7 @@ class StageLoop:
                 jobs, pause = await self._claim()
                 for job in jobs:
                     self._start(job)
-                if not jobs:
-                    await self._wait(pause)
+                await self._wait(pause)
         while self._held:
             await asyncio.wait(self._held)
         await self._flush()
@@ -91,9 +91,10 @@ class StageLoop:
         self._wake.set()
 
     async def _claim(self) -> tuple[list[Job], float]:
-        """Jobs for the free places; where there are none, how long to wait for the next row that will be due."""
+        """Jobs for the free places, and how long to wait for the next row that will be due."""
         room, poll = self._stage.batch - len(self._held), self._settings.poll_seconds
         if room < max(1, self._stage.batch // 4 if self._held else 1) or self._holds_lapsed:
+            self._wants_room = True
             return [], poll  # few free places: a claim for each completed item would be a transaction for each
         try:
             return await self._in_ledger_thread(self._claim_now, room)
@@ -103,10 +104,11 @@ class StageLoop:
 
     def _claim_now(self, room: int) -> tuple[list[Job], float]:
         """It looks first: a claim takes the write lock, for which others wait, and mostly there is nothing to claim."""
-        stage, poll = self._stage, self._settings.poll_seconds
-        pause = self._ledger.seconds_to_next(stage.name, poll, destination_name=self._destination)
-        if pause > 0 or not self._holds_lane():
-            return [], pause or poll
+        stage, self._wants_room = self._stage, False
+        if (pause := self._seconds_to_next()) > 0:
+            return [], pause
+        if not self._holds_lane():
+            return [], self._settings.poll_seconds
         jobs = self._ledger.claim(
             stage.name,
             room,
@@ -116,7 +118,12 @@ class StageLoop:
             is_idle=not self._held,
             destination_name=self._destination,
         )
-        return jobs, poll
+        # None: what may be claimed has lapsed, and is claimed alone. As many as there is room for: there may be more.
+        self._wants_room = not jobs or len(jobs) >= room
+        return jobs, self._settings.poll_seconds if self._wants_room else self._seconds_to_next()
+
+    def _seconds_to_next(self) -> float:
+        return self._ledger.seconds_to_next(self._stage.name, self._settings.poll_seconds, destination_name=self._destination)
 
     def _holds_lane(self) -> bool:
         return self._destination is None or self._ledger.hold_lane(self._destination, self._owner, self._stage.lease_seconds)
@@ -131,7 +138,8 @@ class StageLoop:
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._held.discard(task)
         self._holds_lapsed = self._holds_lapsed and bool(self._held)
-        self._wake.set()
+        if self._wants_room:
+            self._wake.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("stage_loop_bug", stage=self._stage.name, exc_info=error)
 
@@ -152,7 +160,8 @@ class StageLoop:
             await self._retry(job, error)
             return
         except WorkerDied:
-            await self._in_ledger_thread(self._ledger.lapse, self._stage.name, job.lease)
+            await self._in_ledger_thread(self._insist, lambda: self._ledger.lapse(self._stage.name, job.lease))
+            self._wants_room = True  # it can be claimed, alone
             return
         except Exception as error:  # the one place where a bug in a room must not stop the street
             log.error("stage_failed", stage=self._stage.name, row=job.lease.row_id, exc_info=error)
@@ -169,10 +178,9 @@ class StageLoop:
             return
         telemetry.STAGE_RETRIES.labels(self._stage.name).inc()
         pause = error.after_seconds if error.after_seconds is not None else back_off(lease.attempts, settings)
-        await self._in_ledger_thread(self._give_back, lease, error, pause)
-
-    def _give_back(self, lease: Lease, error: Retry, pause: float) -> None:
-        self._ledger.retry(self._stage.name, lease, error.detail, pause, counts=not error.is_outage)
+        name, counts = self._stage.name, not error.is_outage
+        await self._in_ledger_thread(self._insist, lambda: self._ledger.retry(name, lease, error.detail, pause, counts=counts))
+        self._wake.set()  # it is due sooner, perhaps, than what the loop waits for
 
     async def _advance(self, lease: Lease, decided: Advance) -> None:
         """Queue a decision for the next commit; whoever comes first commits for all that come within the group's time."""
@@ -186,19 +194,23 @@ class StageLoop:
     async def _flush(self) -> None:
         group, self._decided = self._decided, []
         if group:
-            written = await self._in_ledger_thread(self._insist, group)
-            for (_, decided), is_written in zip(group, written, strict=True):
+            written = await self._in_ledger_thread(self._insist, lambda: self._ledger.advance(self._stage.name, group))
+            for (_, decided), is_written in zip(group, written or [False] * len(group), strict=True):
                 self._count(decided, is_written)
 
-    def _insist(self, group: list[tuple[Lease, Advance]]) -> list[bool]:
-        """Write decisions even if the database is away for a while: the work is done, and the leases still hold."""
+    def _insist(self, write: Callable[[], T]) -> T | None:
+        """Write what was decided even if the database is away for a while: the work is done, and the leases still hold.
+
+        None: it was away for too long. The leases lapse, and then the work is done again.
+        """
         give_up = time.monotonic() + self._stage.lease_seconds / 2
         while True:
             try:
-                return self._ledger.advance(self._stage.name, group)
-            except OperationalError:
+                return write()
+            except OperationalError as error:
                 if time.monotonic() > give_up:
-                    raise
+                    log.error("not_written", stage=self._stage.name, error=str(error.orig), advice="done again when the lease has lapsed")
+                    return None
                 time.sleep(0.5)
 
     def _count(self, decided: Advance, is_written: bool) -> None:

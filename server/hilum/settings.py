@@ -134,7 +134,7 @@ class Triton(_Section):
 
     url: str = Field("", description="gRPC address host:port of a Triton that somebody else runs; empty: Hilum starts the embedded one.")
     start_timeout_seconds: float = Field(120.0, gt=0, description="Limit for the embedded server to become ready.")
-    exit_timeout_seconds: float = Field(15.0, gt=0, description="Limit for the embedded server to finish its queue at shutdown.")
+    exit_timeout_seconds: float = Field(8.0, gt=0, description="Limit for the embedded server to finish its queue at shutdown.")
 
 
 class Analyse(_Section):

@@ -50,6 +50,11 @@ CANARY_READY = Gauge(
     "hilum_release_ready", "1 if the last canary inference gave the known answer.", ["release"], multiprocess_mode="livemin"
 )
 REPORT_SECONDS = Histogram("hilum_report_seconds", "Result to encoded document.", ["kind"], buckets=_STAGE_BUCKETS)
+REPORT_FALLBACKS = Counter(
+    "hilum_report_fallbacks_total",
+    "Reports built by highdicom in 0.2 s instead of from a template; reasons: decisions/sr-template.md.",
+    ["reason"],
+)
 DELIVER_SECONDS = Histogram("hilum_deliver_seconds", "One document to one destination.", ["destination"], buckets=_STAGE_BUCKETS)
 LAST_IMAGE_TO_ACCEPTED_SECONDS = Histogram(
     "hilum_last_image_to_accepted_seconds",

@@ -73,7 +73,7 @@ WITH_PARAMETERS = [label for label in OPERATIONS if label.split("/")[-1] not in 
 
 
 def try_all(operation: Any, mode: schemathesis.GenerationMode) -> None:
-    @settings(max_examples=40, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=mode))
     def try_one(case: schemathesis.Case) -> None:
         if mode is schemathesis.GenerationMode.POSITIVE and case.query:

@@ -15,7 +15,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.migrate import require_revision
 from hilum.store.retention import Retention, Rule
 from hilum.store.views import LedgerViews, StudyFilter
-from tests.support.api_client import migrated_sqlite
+from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock, Street
 
 

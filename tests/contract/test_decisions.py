@@ -12,41 +12,21 @@ import pytest
 from hilum.domain import Advance, Outcome, ReadingState, Rejection, RemovalReason, StudyJob
 from hilum.store import schema
 from hilum.store.archive import Archive
-from hilum.store.database import open_engine
 from hilum.store.decisions import CannotResolve, Decisions
-from hilum.store.migrate import migrate
 from hilum.store.recording import RecordOutcome
-from tests.support.api_client import migrated_sqlite
 from tests.support.deciding import BOUNDARIES, Site, replace_until_killed
-from tests.support.postgres import postgres_server
+from tests.support.ledgers import migrated_sqlite
 from tests.support.storing import data_set
 
 A, B = "1.2.3.1", "1.2.3.2"
 OTHER = b"\1\2" * 100
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    with postgres_server() as url:
-        migrate(url)
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Site]:
-    made = Site(tmp_path, migrated_sqlite(tmp_path) if request.param == "sqlite" else emptied(request.getfixturevalue("postgres_url")))
+@pytest.fixture
+def site(ledger_url: str, tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path, ledger_url)
     yield made
     made.close()
-
-
-def emptied(url: str) -> str:
-    """The same ledger for every test, as it was after its migration."""
-    names = ", ".join(f'"{table.name}"' for table in schema.metadata.sorted_tables if table is not schema.installation)
-    engine = open_engine(url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql(f"TRUNCATE {names} RESTART IDENTITY")
-    engine.dispose()
-    return url
 
 
 def conflicted(site: Site, **content: object) -> int:

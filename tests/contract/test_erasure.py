@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from pydicom import Dataset
 from pydicom.filebase import DicomBytesIO
 from pydicom.filewriter import write_dataset
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
-from sqlalchemy import insert, select
+from sqlalchemy import insert
 
 from hilum.domain import Advance, DeliveryState, Lane, ReadingState, Rejection, RemovalReason
 from hilum.errors import ConfigurationError
@@ -23,46 +22,19 @@ from hilum.settings import Settings, Site
 from hilum.store import schema
 from hilum.store.archive import Archive
 from hilum.store.erasure import Erasure
-from hilum.store.ledger import Ledger
-from hilum.store.migrate import migrate
 from hilum.store.views import LedgerViews, StudyFilter
 from hilum.wiring.erasing import erase
-from tests.support.api_client import migrated_sqlite
-from tests.support.postgres import fresh_database, postgres_server
-from tests.support.street import RELEASE, Clock, Street
+from tests.support.street import RELEASE, Street
 
 NAME, PATIENT, OTHER = "Zwingli^Ottilie", "PID-4711-OZ", "PID-9"
 MARKS = [NAME.encode(), PATIENT.encode(), b"1.2.3.1", b"Zwingli"]
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return migrated_sqlite(tmp_path)
-    found = fresh_database(request.getfixturevalue("postgres_url"))
-    migrate(found)
-    return found
-
-
 @pytest.fixture
-def settings(url: str, tmp_path: Path) -> Settings:
+def settings(ledger_url: str, tmp_path: Path) -> Settings:
     (tmp_path / "archive" / "locks").mkdir(parents=True)
     defaults = {name: field.get_default() for name, field in Settings.model_fields.items()}
-    return Settings.model_construct(**{**defaults, "site": Site(state_dir=tmp_path), "ledger": LedgerSettings(url=url)})
-
-
-@pytest.fixture
-def street(url: str) -> Iterator[Street]:
-    clock = Clock()
-    ledger = Ledger(url, clock)
-    yield Street(ledger, clock)
-    ledger.close()
+    return Settings.model_construct(**{**defaults, "site": Site(state_dir=tmp_path), "ledger": LedgerSettings(url=ledger_url)})
 
 
 def header_of(patient_id: str, syntax: str = ExplicitVRLittleEndian, charset: str = "ISO_IR 100", issuer: str = "") -> bytes:
@@ -98,16 +70,13 @@ def walk_on(street: Street) -> None:
     street.deliver()
 
 
-def rows(street: Street, table: object) -> list:
-    with street.ledger._engine.begin() as connection:
-        return list(connection.execute(select(table).order_by(table.c.id)).all())  # type: ignore[attr-defined]
-
-
 def found_in(folder: Path, marks: list[bytes] = MARKS) -> list[str]:
     return [f"{file.name}: {mark!r}" for file in folder.rglob("*") if file.is_file() for mark in marks if mark in file.read_bytes()]
 
 
-def test_no_byte_of_the_patient_stays_and_others_are_left_alone(settings: Settings, street: Street, url: str, tmp_path: Path) -> None:
+def test_no_byte_of_the_patient_stays_and_others_are_left_alone(
+    settings: Settings, street: Street, ledger_url: str, tmp_path: Path
+) -> None:
     archive = Archive(settings.archive_dir)
     for number in range(30):  # neighbours: pages are shared, split and merged
         receive(street, archive, f"1.9.{number}", 1, OTHER)
@@ -124,7 +93,7 @@ def test_no_byte_of_the_patient_stays_and_others_are_left_alone(settings: Settin
     assert (report.files_left, report.arriving, report.is_rewritten, report.is_complete) == (0, 0, True, True)
     assert found_in(tmp_path) == []
     assert [file.name for file in archive.root.rglob("*.dcm") if not file.name.startswith("1.9.")] == []
-    views = LedgerViews(url)
+    views = LedgerViews(ledger_url)
     studies, _ = views.list_studies(StudyFilter(), limit=100)
     erased = [item for item in studies if item["state"] == "erased"]
     assert (len(studies), len(erased)) == (32, 2)
@@ -132,18 +101,18 @@ def test_no_byte_of_the_patient_stays_and_others_are_left_alone(settings: Settin
     kept = views.study("1.9.0")
     assert kept is not None
     assert kept["results"][0]["findings"]
-    assert len(rows(street, schema.instance)) == 33
+    assert len(street.rows(schema.instance)) == 33
     assert erase(settings, Patient(OTHER), is_dry_run=True).studies == 30
     views.close()
 
 
-def test_rows_become_tombstones(settings: Settings, street: Street, url: str) -> None:
+def test_rows_become_tombstones(settings: Settings, street: Street, ledger_url: str) -> None:
     archive = Archive(settings.archive_dir)
     receive(street, archive, "1.2.3", 1)
     walk_on(street)
     erase(settings, Patient(PATIENT), has_to_rewrite=False)
     (image,), (reading,), (result,), (study,) = (
-        rows(street, table) for table in (schema.instance, schema.reading, schema.result, schema.study)
+        street.rows(table) for table in (schema.instance, schema.reading, schema.result, schema.study)
     )
     assert (image.header, image.digest, image.pixel_digest, image.is_removed) == (b"", "", "", True)
     assert image.pixels_removed_at is not None
@@ -151,9 +120,9 @@ def test_rows_become_tombstones(settings: Settings, street: Street, url: str) ->
     assert (result.state, result.content["findings"], result.content["source_images"], result.identifiers) == ("erased", [], [], {})
     assert (study.state, study.reason, study.open_readings) == ("erased", "erased", 0)
     assert {image.study_instance_uid, reading.study_instance_uid, result.study_instance_uid} == {study.study_instance_uid}
-    assert [(row.content, row.sop_instance_uid) for row in rows(street, schema.document)] == [(b"", None)] * 2
-    assert [row.state for row in rows(street, schema.delivery)] == ["delivered"]
-    views = LedgerViews(url)
+    assert [(row.content, row.sop_instance_uid) for row in street.rows(schema.document)] == [(b"", None)] * 2
+    assert [row.state for row in street.rows(schema.delivery)] == ["delivered"]
+    views = LedgerViews(ledger_url)
     assert views.document(1) is None
     assert views.study(study.study_instance_uid)["results"][0]["outcome"] == "analysed"  # type: ignore[index]
     views.close()
@@ -175,7 +144,7 @@ def test_work_in_progress_is_thrown_away_and_nothing_can_be_done_again(stage: st
     for name in ("analyse", "assemble", "report", "deliver"):
         street.ledger.requeue(name)
         assert street.claim(name) == []
-    assert [row.state for row in rows(street, schema.delivery)] in ([], ["cancelled"])
+    assert [row.state for row in street.rows(schema.delivery)] in ([], ["cancelled"])
 
 
 def test_a_study_that_is_sent_again_is_new_and_can_be_erased_again(settings: Settings, street: Street) -> None:
@@ -184,7 +153,7 @@ def test_a_study_that_is_sent_again_is_new_and_can_be_erased_again(settings: Set
         receive(street, archive, "1.2.3", 1)
         walk_on(street)
         assert erase(settings, Patient(PATIENT), has_to_rewrite=False).studies == 1
-    tombstones = [row.study_instance_uid for row in rows(street, schema.study)]
+    tombstones = [row.study_instance_uid for row in street.rows(schema.study)]
     assert len(set(tombstones)) == 2
 
 
@@ -219,7 +188,7 @@ def test_quarantine_is_judged_by_each_file_itself(settings: Settings, street: St
     report = erase(settings, Patient(PATIENT))
     assert (report.studies, report.quarantined, report.unreadable) == (0, 1, 1)
     assert [theirs.exists(), others.exists(), nobodys.exists()] == [False, True, True]
-    assert [(item.state, item.digest == item.path[17:-4]) for item in rows(street, schema.conflict)] == [
+    assert [(item.state, item.digest == item.path[17:-4]) for item in street.rows(schema.conflict)] == [
         ("discarded", False),
         ("held", True),
     ]
@@ -241,7 +210,7 @@ def test_the_issuer_tells_equal_ids_apart(settings: Settings, street: Street) ->
     assert erase(settings, Patient(PATIENT, "NORTH"), is_dry_run=True).studies == 1
     assert erase(settings, Patient(PATIENT, ""), is_dry_run=True).studies == 1
     assert erase(settings, Patient(PATIENT), is_dry_run=True).studies == 3
-    assert not any(row.header == b"" for row in rows(street, schema.instance)), "a dry run changes nothing"
+    assert not any(row.header == b"" for row in street.rows(schema.instance)), "a dry run changes nothing"
 
 
 def test_without_an_archive_nothing_is_promised(settings: Settings, street: Street) -> None:

@@ -13,6 +13,7 @@ from pynetdicom.transport import AssociationSocket
 from hilum.receive.self_test import handover_works
 from tests.support.listening import ListenerProcess, make_settings, unindexed
 from tests.support.storing import data_set
+from tests.support.waiting import wait_for
 from tests.support.wire import ABORT, RELEASE, Wire, message, pdu, pdv, store
 
 ASSOCIATIONS, CLIENTS = 300, 6
@@ -71,8 +72,5 @@ def test_300_associations_leave_no_thread_and_no_descriptor(tmp_path: Path) -> N
 
 def settle(listener: ListenerProcess, count: int) -> None:
     """Every association has its row, every object too, and a moment for the last thread to go."""
-    deadline = time.monotonic() + 40
-    while [len(listener.rows(f"SELECT 1 FROM {table}")) for table in ("association", "instance")] != [count, count]:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: [len(listener.rows(f"SELECT 1 FROM {table}")) for table in ("association", "instance")] == [count, count], what="rows")
     time.sleep(0.5)

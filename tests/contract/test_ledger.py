@@ -31,39 +31,9 @@ from hilum.domain import (
 from hilum.store import schema
 from hilum.store.ledger import Arrival, Ledger, RecordOutcome
 from hilum.store.migrate import migrate
-from tests.support.postgres import fresh_database, postgres_server
+from tests.support.street import Clock
 
 RELEASE = "densenet121_untrained@1"
-
-
-class Clock:
-    """A clock that stands still until it is told to go."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    url = (
-        f"sqlite:///{tmp_path / 'ledger.sqlite'}" if request.param == "sqlite" else fresh_database(request.getfixturevalue("postgres_url"))
-    )
-    migrate(url)
-    return url
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture
@@ -84,7 +54,7 @@ def arrival(number: int = 1, study: str = "1.2.3", releases: tuple[str, ...] = (
         size_bytes=10,
         digest=f"d{number}",
         pixel_digest=f"p{number}",
-        received_at=1_000_000.0,
+        received_at=Clock().now,
         calling_ae_title="MODALITY",
         called_ae_title="HILUM",
         header=b"header",

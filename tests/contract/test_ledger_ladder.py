@@ -3,46 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
 
 from hilum.domain import SR_LADDER, Advance, DeliveryJob, DeliveryState, Document, NewDocument, ReportJob
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import migrate
 from hilum.store.schema import delivery, document
-from tests.support.api_client import migrated_sqlite
-from tests.support.postgres import fresh_database, postgres_server
 from tests.support.street import Clock, Street
 
 _, COMPREHENSIVE, _, TEXT = SR_LADDER
 STUDY = "1.2.3"
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def street(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Street]:
-    if request.param == "sqlite":
-        url = migrated_sqlite(tmp_path)
-    else:
-        url = fresh_database(request.getfixturevalue("postgres_url"))
-        migrate(url)
-    clock = Clock()
-    ledger = Ledger(url, clock)
+@pytest.fixture
+def street(ledger_url: str, clock: Clock) -> Iterator[Street]:
+    ledger = Ledger(ledger_url, clock)
     yield Street(ledger, clock, ("old", "older", "new"))
     ledger.close()
-
-
-def rows(street: Street, table: Any) -> list[Any]:
-    with street.ledger._engine.begin() as connection:
-        return list(connection.execute(select(table).order_by(table.c.id)).all())
 
 
 def reported(street: Street, *images: int) -> None:
@@ -74,8 +52,8 @@ def step_down(street: Street, destination: str, wanted: Any = COMPREHENSIVE) -> 
 
 
 def states(street: Street) -> list[tuple[str, str, str, str | None]]:
-    kinds = {row.id: row.kind for row in rows(street, document)}
-    return [(row.destination, kinds[row.document_id], row.state, row.reason) for row in rows(street, delivery)]
+    kinds = {row.id: row.kind for row in street.rows(document)}
+    return [(row.destination, kinds[row.document_id], row.state, row.reason) for row in street.rows(delivery)]
 
 
 def test_a_lower_class_is_a_document_of_its_own_and_stored_once(street: Street) -> None:
@@ -83,7 +61,7 @@ def test_a_lower_class_is_a_document_of_its_own_and_stored_once(street: Street) 
     send(street, "new")
     assert step_down(street, "old")
     assert step_down(street, "older")
-    assert [row.kind for row in rows(street, document)] == ["sr", "json", "sr_comprehensive"]
+    assert [row.kind for row in street.rows(document)] == ["sr", "json", "sr_comprehensive"]
     assert states(street) == [
         ("old", "sr", "cancelled", "class_ladder"),
         ("older", "sr", "cancelled", "class_ladder"),
@@ -92,7 +70,7 @@ def test_a_lower_class_is_a_document_of_its_own_and_stored_once(street: Street) 
         ("older", "sr_comprehensive", "due", None),
     ]
     assert lane(street, "old").document == lane(street, "older").document
-    assert rows(street, document)[2].result_id == rows(street, document)[0].result_id
+    assert street.rows(document)[2].result_id == street.rows(document)[0].result_id
 
 
 def test_the_successor_names_what_each_destination_really_holds(street: Street) -> None:
@@ -144,7 +122,7 @@ def test_a_lost_lease_stores_no_document(street: Street) -> None:
     derived = Document(TEXT.kind, "application/dicom", b"text", TEXT.sop_class_uid, "2.25.7", "2.25.0")
     ended = Advance(DeliveryState.CANCELLED, {"reason": "class_ladder"}, documents=[NewDocument(derived, ("old",))])
     assert street.ledger.advance("deliver", [(job.lease, ended)]) == [False]
-    assert [row.kind for row in rows(street, document)] == ["sr", "json"]
+    assert [row.kind for row in street.rows(document)] == ["sr", "json"]
 
 
 def test_two_steps_down(street: Street) -> None:

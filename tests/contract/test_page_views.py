@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from hilum.domain import Advance, DeliveryState, Outcome, ReadingState
-from hilum.store.ledger import Ledger
-from hilum.store.migrate import migrate
 from hilum.store.study_views import StudyFilter
 from hilum.store.views import LedgerViews
-from tests.support.postgres import fresh_database, postgres_server
 from tests.support.street import Clock, Street
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def street_and_views(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Street, LedgerViews]]:
-    is_file = request.param == "sqlite"
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite'}" if is_file else fresh_database(request.getfixturevalue("postgres_url"))
-    migrate(url)
-    clock = Clock()
-    ledger, views = Ledger(url, clock), LedgerViews(url, clock)
-    yield Street(ledger, clock), views
-    views.close()
-    ledger.close()
+@pytest.fixture
+def views(ledger_url: str, clock: Clock) -> Iterator[LedgerViews]:
+    opened = LedgerViews(ledger_url, clock)
+    yield opened
+    opened.close()
 
 
 def front(street: Street, views: LedgerViews, chosen: StudyFilter | None = None) -> dict[str, dict]:
@@ -39,16 +24,14 @@ def front(street: Street, views: LedgerViews, chosen: StudyFilter | None = None)
     return {item["study_instance_uid"]: item for item in found["studies"]}
 
 
-def test_lines_have_findings_and_say_what_they_are_worth(street_and_views: tuple[Street, LedgerViews]) -> None:
-    street, views = street_and_views
+def test_lines_have_findings_and_say_what_they_are_worth(street: Street, views: LedgerViews) -> None:
     street.walk("1.2.1", 1)
     (result,) = front(street, views)["1.2.1"]["results"]
     assert (result["is_trained"], result["is_calibrated"]) == (False, False)
     assert [(item["key"], item["score"], item["decision"]) for item in result["findings"]] == [("effusion", 0.62, "undecided")]
 
 
-def test_what_needs_a_person_is_found_whatever_stage_it_is_in(street_and_views: tuple[Street, LedgerViews]) -> None:
-    street, views = street_and_views
+def test_what_needs_a_person_is_found_whatever_stage_it_is_in(street: Street, views: LedgerViews) -> None:
     street.walk("1.2.1", 1)
     street.receive("1.2.2", 1)
     street.read(ReadingState.FAILED, "worker_crashed")
@@ -66,8 +49,7 @@ def test_what_needs_a_person_is_found_whatever_stage_it_is_in(street_and_views: 
     assert {uid: item["failed_readings"] for uid, item in everything.items()} == {"1.2.1": 0, "1.2.2": 1, "1.2.3": 0}
 
 
-def test_an_image_is_found_in_its_own_study_only(street_and_views: tuple[Street, LedgerViews]) -> None:
-    street, views = street_and_views
+def test_an_image_is_found_in_its_own_study_only(street: Street, views: LedgerViews) -> None:
     street.receive("1.2.1", 1)
     found = views.stored_image("1.2.1", "1.2.1.1")
     assert found is not None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from pynetdicom.transport import RequestHandler
 from hilum.receive.listener import SharedSocketServer
 from tests.support.raw_scu import DX, RawScu
 from tests.support.storing import data_set
+from tests.support.waiting import wait_for
 
 
 class Watching(RequestHandler):
@@ -83,17 +83,10 @@ def accept_dx(server: Server, *handlers: tuple[Any, Any]) -> None:
     server.bind_to = bind_to
 
 
-def wait_until(condition: Any) -> None:
-    deadline = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_the_connections_thread_sees_the_association_before_it_starts_and_when_it_ends(server: Server) -> None:
     with RawScu(port_of(server)) as scu:
         assert scu.echo() == 0
-    wait_until(lambda: ("ended", None) in server.seen)
+    wait_for(lambda: ("ended", None) in server.seen)
     seen = dict(server.seen)
     assert seen["opened in"] == seen["handled in"]
     assert seen["was alive"] is False
@@ -154,7 +147,7 @@ def test_a_rejection_while_requested_goes_out_and_nothing_else(server: Server, t
     assert assoc.is_rejected
     answer = assoc.acceptor.primitive
     assert (answer.result, answer.result_source, answer.diagnostic) == triple
-    wait_until(lambda: ("ended", None) in server.seen)
+    wait_for(lambda: ("ended", None) in server.seen)
     assert server.associations[0].is_rejected
 
 
@@ -220,7 +213,7 @@ def test_none_in_the_users_queue_ends_the_wait_for_a_request(server: Server) -> 
 
     server.bind_to = bind_to
     socket.create_connection(("127.0.0.1", port_of(server))).close()
-    wait_until(lambda: ("ended", None) in server.seen)
+    wait_for(lambda: ("ended", None) in server.seen)
 
 
 def test_an_abort_after_the_response_was_sent_comes_after_it(server: Server) -> None:
@@ -231,4 +224,4 @@ def test_an_abort_after_the_response_was_sent_comes_after_it(server: Server) -> 
     accept_dx(server, (evt.EVT_PDU_SENT, pdu_sent), (evt.EVT_C_STORE, lambda _event: 0))
     with RawScu(port_of(server)) as scu:
         assert scu.store(data_set("1.2.3"), "1.2.3")[0] == 0
-        wait_until(lambda: scu.assoc.is_aborted)
+        wait_for(lambda: scu.assoc.is_aborted)

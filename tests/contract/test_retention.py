@@ -7,48 +7,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import update
 
 from hilum.domain import Advance, DeliveryState, Lane, ReadingState, StudyState
 from hilum.store import schema
 from hilum.store.archive import Archive
 from hilum.store.expiring import Removed
-from hilum.store.ledger import Ledger, RecordOutcome
-from hilum.store.migrate import migrate
+from hilum.store.ledger import RecordOutcome
 from hilum.store.retention import Retention, Rule
-from tests.support.api_client import migrated_sqlite
-from tests.support.postgres import fresh_database, postgres_server
 from tests.support.street import RELEASE, Clock, Street
 
 HOUR = 3600.0
 EVERY_LANE = frozenset(Lane)
-
-
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return migrated_sqlite(tmp_path)
-    found = fresh_database(request.getfixturevalue("postgres_url"))
-    migrate(found)
-    return found
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def street(url: str, clock: Clock) -> Iterator[Street]:
-    ledger = Ledger(url, clock)
-    yield Street(ledger, clock)
-    ledger.close()
 
 
 @pytest.fixture
@@ -58,8 +28,8 @@ def archive(tmp_path: Path) -> Archive:
 
 
 @pytest.fixture
-def retention(url: str, archive: Archive, clock: Clock) -> Iterator[Retention]:
-    opened = Retention(url, archive, clock)
+def retention(ledger_url: str, archive: Archive, clock: Clock) -> Iterator[Retention]:
+    opened = Retention(ledger_url, archive, clock)
     yield opened
     opened.close()
 
@@ -76,11 +46,6 @@ def older_than(clock: Clock, hours: float, cause: str = "age") -> Rule:
     return Rule(EVERY_LANE, clock.now - hours * HOUR, cause)
 
 
-def rows(street: Street, table: object) -> list:
-    with street.ledger._engine.begin() as connection:
-        return list(connection.execute(select(table).order_by(table.c.id)).all())  # type: ignore[attr-defined]
-
-
 def test_pixels_leave_after_their_time_and_rows_stay(street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
     files = store(archive, "1.2.3", 1, 2)
     street.walk("1.2.3", 1, 2)
@@ -92,11 +57,11 @@ def test_pixels_leave_after_their_time_and_rows_stay(street: Street, clock: Cloc
     removed = retention.remove_files()
     assert [(item.cause, item.size_bytes, item.problem) for item in removed] == [("age", 1000, None)] * 2
     assert not any(file.exists() for file in files)
-    assert [(row.pixels_removed_at, row.is_removed, row.header) for row in rows(street, schema.instance)] == [
+    assert [(row.pixels_removed_at, row.is_removed, row.header) for row in street.rows(schema.instance)] == [
         (clock.now, False, b"PatientName=DOE^JANE")
     ] * 2
-    assert len(rows(street, schema.document)) == 2
-    assert rows(street, schema.expired_file) == []
+    assert len(street.rows(schema.document)) == 2
+    assert street.rows(schema.expired_file) == []
     assert (retention.release(older_than(clock, 1)), retention.remove_files()) == (0, [])
 
 
@@ -154,7 +119,7 @@ def test_what_is_open_keeps_its_pixels_however_old(open_end, street: Street, clo
     clock.now += 1000 * HOUR
     for rule in (older_than(clock, 1), older_than(clock, 0, "pressure")):
         assert retention.release(rule) == 0
-    assert all(row.pixels_removed_at is None for row in rows(street, schema.instance))
+    assert all(row.pixels_removed_at is None for row in street.rows(schema.instance))
 
 
 def test_a_study_that_nobody_receives_counts_from_its_report(street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
@@ -183,7 +148,7 @@ def test_a_lane_has_its_own_time(street: Street, clock: Clock, archive: Archive,
     street.deliver()
     clock.now += HOUR + 1
     assert retention.release(Rule({Lane.REANALYSIS}, clock.now - HOUR, "age")) == 1000
-    assert [row.pixels_removed_at is None for row in rows(street, schema.instance)] == [True, False]
+    assert [row.pixels_removed_at is None for row in street.rows(schema.instance)] == [True, False]
 
 
 def test_under_pressure_the_oldest_delivered_goes_first_and_no_more_than_is_missing(
@@ -201,7 +166,7 @@ def test_under_pressure_the_oldest_delivered_goes_first_and_no_more_than_is_miss
     clock.now += 1
     order = []
     while retention.release(older_than(clock, 0, "pressure"), bytes_wanted=1):
-        order.append([row.study_instance_uid for row in rows(street, schema.instance) if row.pixels_removed_at is not None])
+        order.append([row.study_instance_uid for row in street.rows(schema.instance) if row.pixels_removed_at is not None])
         clock.now += 1
     assert order[0] == ["1.2.4"], "received last, delivered first"
     assert [len(found) for found in order] == [1, 2, 3]
@@ -221,14 +186,14 @@ def test_a_late_image_still_aggregates_the_earlier_reading(street: Street, clock
 
 
 def test_a_crash_after_the_row_leaves_the_file_to_the_next(
-    url: str, street: Street, clock: Clock, archive: Archive, retention: Retention
+    ledger_url: str, street: Street, clock: Clock, archive: Archive, retention: Retention
 ) -> None:
     (file,) = store(archive, "1.2.3", 1)
     street.walk("1.2.3", 1)
     clock.now += HOUR
     assert retention.release(older_than(clock, 0)) == 1000
     assert file.exists()
-    second = Retention(url, archive, clock)
+    second = Retention(ledger_url, archive, clock)
     assert [item.path for item in second.remove_files()] == ["studies/1.2.3.1.dcm"]
     assert not file.exists()
     second.close()
@@ -241,7 +206,7 @@ def test_a_crash_after_the_file_is_forgiven(street: Street, clock: Clock, archiv
     retention.release(older_than(clock, 0))
     file.unlink()
     assert retention.remove_files() == [Removed("studies/1.2.3.1.dcm", "age", 0)]
-    assert rows(street, schema.expired_file) == []
+    assert street.rows(schema.expired_file) == []
 
 
 def test_a_file_that_cannot_be_deleted_is_said_and_tried_again(
@@ -271,7 +236,7 @@ def test_pixels_that_come_again_are_kept_again(street: Street, clock: Clock, arc
     clock.now += HOUR
     retention.release(older_than(clock, 0))
     assert same_file_again(street, path="studies/again.dcm", received_at=clock.now) is RecordOutcome.RESTORED
-    (row,) = rows(street, schema.instance)
+    (row,) = street.rows(schema.instance)
     assert (row.path, row.pixels_removed_at) == ("studies/again.dcm", None)
     assert [item.path for item in retention.remove_files()] == ["studies/1.2.3.1.dcm"]
     assert retention.release(older_than(clock, 1)) == 0, "its time begins anew"
@@ -301,11 +266,11 @@ def test_an_older_header_leaves_after_an_hour(street: Street, clock: Clock, arch
     clock.now += 2
     assert [(item.path, item.cause) for item in retention.remove_files()] == [("studies/1.2.3.1.dcm", "superseded")]
     assert not file.exists()
-    assert [row.path for row in rows(street, schema.instance)] == ["studies/merged.dcm"]
+    assert [row.path for row in street.rows(schema.instance)] == ["studies/merged.dcm"]
 
 
-def test_one_host_keeps_house(url: str, archive: Archive, clock: Clock, retention: Retention) -> None:
-    other = Retention(url, archive, clock)
+def test_one_host_keeps_house(ledger_url: str, archive: Archive, clock: Clock, retention: Retention) -> None:
+    other = Retention(ledger_url, archive, clock)
     assert retention.hold("one", 60)
     assert not other.hold("two", 60)
     assert retention.hold("one", 60)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,6 @@ from hilum.store import migrate as migrating
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import current_revision, migrate, require_revision
 from hilum.store.schema import metadata
-from tests.support.postgres import fresh_database, postgres_server
 from tests.support.street import Clock, Street
 
 # What a next release may do: a column, a table made anew on SQLite because a type changes, an index, values worked out from rows.
@@ -37,24 +35,11 @@ def upgrade() -> None:
 '''
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
-    return fresh_database(request.getfixturevalue("postgres_url"))
-
-
 @pytest.fixture
-def full(url: str) -> str:
+def full(empty_url: str) -> str:
     """A ledger with rows in every table of the street, finished and open ones."""
-    migrate(url)
-    ledger = Ledger(url, Clock())
+    migrate(empty_url)
+    ledger = Ledger(empty_url, Clock())
     street = Street(ledger, ledger._clock)  # type: ignore[arg-type]
     for number in range(5):
         street.walk(f"1.2.{number}", 1, 2)
@@ -65,7 +50,7 @@ def full(url: str) -> str:
     ledger.hold_lane("pacs", "dispatcher-1", 60)
     street.beat("listener-1", "listener")
     ledger.close()
-    return url
+    return empty_url
 
 
 def next_release(folder: Path, script: str = NEXT) -> Path:
@@ -135,6 +120,6 @@ def test_a_ledger_of_a_newer_version_is_refused_in_words(full: str, tmp_path: Pa
             refuse(full)
 
 
-def test_a_migrated_ledger_has_the_tables_of_the_schema(url: str) -> None:
-    migrate(url)
-    assert set(contents(url)) == set(metadata.tables)
+def test_a_migrated_ledger_has_the_tables_of_the_schema(empty_url: str) -> None:
+    migrate(empty_url)
+    assert set(contents(empty_url)) == set(metadata.tables)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,11 @@ from hilum.errors import ConfigurationError
 from hilum.settings import Api
 from hilum.store.ledger import Ledger
 from hilum.wiring.sockets import bind
-from tests.support.api_client import migrated_sqlite, open_rig, settings_for
+from tests.support.api_client import open_rig, settings_for
+from tests.support.ledgers import migrated_sqlite
 from tests.support.peers import free_port, require_program, wait_for_port
 from tests.support.street import Clock, Street
+from tests.support.waiting import wait_for
 
 
 @dataclass
@@ -49,16 +51,6 @@ def served(tmp_path: Path) -> Iterator[Served]:
     finally:
         process.kill()
         process.wait()
-
-
-def until(found: Callable[[], Any], seconds: float = 30) -> Any:
-    """The first true answer."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if answer := found():
-            return answer
-        time.sleep(0.1)
-    raise AssertionError("nothing was found in time")
 
 
 def test_sigterm_ends_it_cleanly(served: Served) -> None:
@@ -132,11 +124,11 @@ def test_a_real_prometheus_scrapes_it(served: Served) -> None:
 
     try:
         httpx.get(f"{served.url}/api/v1/studies/1.2.3").raise_for_status()
-        until(lambda: query('up{job="hilum"} == 1'))
+        wait_for(lambda: query('up{job="hilum"} == 1'))
         route = 'route="/api/v1/studies/{study_instance_uid}"'
-        (bucket,) = until(lambda: query(f'hilum_http_request_seconds_bucket{{{route},status="200",le="+Inf"}}'))
+        (bucket,) = wait_for(lambda: query(f'hilum_http_request_seconds_bucket{{{route},status="200",le="+Inf"}}'))
         assert bucket["value"][1] == "1"
-        (queue,) = until(lambda: query('hilum_queue_items{stage="analyse",lane="live",state="due"}'))
+        (queue,) = wait_for(lambda: query('hilum_queue_items{stage="analyse",lane="live",state="due"}'))
         assert queue["value"][1] == "0"
         assert query("hilum_studies_recorded")[0]["value"][1] == "1"
     finally:

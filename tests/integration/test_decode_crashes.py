@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from pydicom import Dataset
 
 from load_tests.serving import Hilum
 from tests.support.decoding import crash_while_held, decode_processes, held_up, reading_of
@@ -52,10 +53,10 @@ def test_three_crashes_end_the_image_and_no_neighbour(server: Hilum, tmp_path: P
     assert reading_of(server, later)["attempts"] == 1
     assert processes(server, "analyser") == [analyser], "only decode processes died"
     assert server.log.read_text().count("decode_process_died") == 3
+    requeue_reads_it_once_the_cause_is_gone(server, bad)
 
 
-def test_requeue_by_reason_reads_it_once_the_cause_is_gone(server: Hilum, tmp_path: Path) -> None:
-    (bad,) = small_study(901, ("PA",))
+def requeue_reads_it_once_the_cause_is_gone(server: Hilum, bad: Dataset) -> None:
     answer = httpx.post(f"{server.api}/api/v1/requeue", json={"stage": "analyse", "reason": "worker_crashed"}, timeout=10)
     assert answer.json()["requeued"] == 1
     wait_for(lambda: reading_of(server, bad)["state"] == "analysed", what="the reading")

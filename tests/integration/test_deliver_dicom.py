@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -25,6 +24,7 @@ from hilum.settings import Destination
 from load_tests.phantom import make_instance, make_study, save
 from tests.support.peers import Orthanc, StoreScp, free_port
 from tests.support.results import CONTEXT, make_release, report_of
+from tests.support.waiting import wait_for
 
 
 def documents(count: int) -> list[Document]:
@@ -92,13 +92,6 @@ def receiver(*statuses: int | None, port: int | None = None) -> Iterator[Receive
         yield seen
     finally:
         server.shutdown()
-
-
-def eventually(condition, seconds: float = 10.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not condition():
-        time.sleep(0.02)
-    return bool(condition())
 
 
 def test_storescp_gets_the_stored_bytes_over_one_association(reports):
@@ -218,9 +211,9 @@ def test_an_idle_association_is_released_and_the_next_document_opens_another(rep
     with receiver() as seen:
         with lane_to(seen.port, idle_release_seconds=0.2) as lane:
             lane.deliver(reports[0])
-            assert eventually(lambda: seen.released == 1)
+            wait_for(lambda: seen.released == 1)
             lane.deliver(reports[1])
-        assert eventually(lambda: (seen.opened, seen.released) == (2, 2))
+        wait_for(lambda: (seen.opened, seen.released) == (2, 2))
 
 
 def test_closing_leaves_no_thread_behind(reports):
@@ -230,8 +223,8 @@ def test_closing_leaves_no_thread_behind(reports):
         lane.deliver(reports[0])
         lane.close()
         lane.close()
-        assert eventually(lambda: not [item for item in threading.enumerate() if item.name.startswith("idle-pacs") and item.is_alive()])
-        assert eventually(lambda: {thread.name for thread in threading.enumerate()} <= before)
+        wait_for(lambda: not [item for item in threading.enumerate() if item.name.startswith("idle-pacs") and item.is_alive()])
+        wait_for(lambda: {thread.name for thread in threading.enumerate()} <= before)
 
 
 def test_small_packets_are_not_held_back(reports):

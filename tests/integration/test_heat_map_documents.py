@@ -304,8 +304,8 @@ def test_a_drawing_that_hangs_costs_its_process_and_no_report(tmp_path):
     async def run() -> Report:
         with ReportPool(1) as pool:
             with pytest.raises(WorkerDied):
-                await pool.run(build_in_time, job, release, CONTEXT, KINDS, stuck, 4)
-            return await pool.run(build_in_time, job, release, CONTEXT, KINDS, sources, 60)
+                await pool.run(build_in_time, job, release, CONTEXT, KINDS, stuck, None, 4)
+            return await pool.run(build_in_time, job, release, CONTEXT, KINDS, sources, None, 60)
 
     report = asyncio.run(run())
     assert [document.kind for document in report.documents] == ["sr", "json", "heatmap"]

@@ -31,6 +31,7 @@ from tests.support.models import Tiny, make_tiny
 
 pytestmark = pytest.mark.slow
 STUDIES = 24
+OPEN = {"due", "leased"}  # of every table; a study whose images came far apart is due a second time
 
 
 @pytest.fixture(scope="module")
@@ -86,41 +87,42 @@ def test_kill_under_load(server: Hilum, receiver: tuple[int, Receiver], tmp_path
         kill(victims(server, role))
     stream.finish()
     wanted = {images[0].StudyInstanceUID for images in stream.studies}
-    wait_for(lambda: wanted <= arrivals.by_study.keys(), seconds=90, what="a report on every study")
-    wait_for(lambda: set(counts(server)["delivery"]) <= {"delivered", "cancelled"}, what="all deliveries")
+    wait_for(lambda: wanted <= arrivals.by_study.keys(), what="a report on every study")
+    wait_for(lambda: not OPEN & {state for states in counts(server).values() for state in states}, what="the end of all work")
     found = counts(server)
     assert found["instance"][""] - before == 2 * STUDIES
     assert set(found["reading"]) == {"analysed"}
     assert set(found["study"]) == {"closed"}
+    assert set(found["delivery"]) <= {"delivered", "cancelled"}
     assert arrivals.changed == [], "the same UID with other bytes"
     server.wait_until_ready(START_SECONDS)
 
 
-def test_every_acknowledged_file_is_in_the_archive(server: Hilum) -> None:
+def test_every_acknowledged_file_is_in_the_archive(server: Hilum, tmp_path: Path) -> None:
+    """Those of this study, and of every stream before it."""
+    assert send_to(server, save_all(tmp_path, small_study(4710))).is_ok
     archive = server.folder / "state/archive"
     wait_for(lambda: not list(archive.glob("unindexed/*/*")), what="unindexed/ to be empty")
     engine = create_engine(f"sqlite:///{server.folder / 'state/ledger.sqlite'}")
     with engine.connect() as connection:
         paths = [row.path for row in connection.execute(select(instance.c.path))]
     engine.dispose()
-    assert len(paths) >= 2 * STUDIES
+    assert len(paths) >= 2
     assert all((archive / path).is_file() for path in paths)
     assert not list(archive.rglob("*.part"))
 
 
 def test_kill_of_the_supervisor_takes_all_processes_along_and_a_new_one_goes_on(
-    tmp_path: Path, tiny: Tiny, receiver: tuple[int, Receiver]
+    server: Hilum, tmp_path: Path, receiver: tuple[int, Receiver]
 ) -> None:
-    with hilum_with(tmp_path, tiny, {"test": receiver_section(receiver[0])}, quiet_seconds=3.0) as server:
-        server.wait_until_ready(START_SECONDS)
-        images = small_study(4711)
-        assert send_to(server, save_all(tmp_path / "study", images)).is_ok
-        everyone = all_processes(server)
-        kill(everyone[:1])
-        wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in everyone), what="all processes to end")
-        with server:
-            server.wait_until_ready(START_SECONDS)
-            wait_for(lambda: images[0].StudyInstanceUID in receiver[1].arrivals.by_study, what="the report")
+    images = small_study(4711)
+    assert send_to(server, save_all(tmp_path, images)).is_ok
+    everyone = all_processes(server)
+    kill(everyone[:1])
+    wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in everyone), what="all processes to end")
+    server.__enter__()
+    server.wait_until_ready(START_SECONDS)
+    wait_for(lambda: images[0].StudyInstanceUID in receiver[1].arrivals.by_study, what="the report")
 
 
 def test_sigterm_drains_and_leaves_nothing(tmp_path: Path, tiny: Tiny, receiver: tuple[int, Receiver]) -> None:

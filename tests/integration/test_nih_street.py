@@ -22,7 +22,7 @@ from load_tests.serving import Hilum
 from tests.support.installation import START_SECONDS, save_all, send_to, wait_for
 from tests.support.models import build_cached
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # it may have to build two releases first
 TRAINED, UNTRAINED = "mobilenetv3_nih15_int8@1", "densenet121_untrained@1"
 STEP = 0.27914  # one quantisation step of the model's output
 
@@ -61,7 +61,7 @@ def studies(server: Hilum, test_data: Path, tmp_path_factory: pytest.TempPathFac
     images = {file.name: as_dicom(file, number) for number, file in enumerate(files)}
     assert send_to(server, save_all(tmp_path_factory.mktemp("sent"), list(images.values()))).is_ok
     uids = {name: str(image.StudyInstanceUID) for name, image in images.items()}
-    wait_for(lambda: _reported(server) >= len(uids), seconds=150, what="all studies reported")
+    wait_for(lambda: _reported(server) >= len(uids), seconds=240, what="all studies reported")
     return {name: server.get(f"/api/v1/studies/{uid}").json() for name, uid in uids.items()}
 
 

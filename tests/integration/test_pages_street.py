@@ -45,9 +45,10 @@ def test_from_the_modality_to_the_page(server: Hilum, tmp_path: Path) -> None:
     picture = server.get(f"/studies/{study}/images/{image}.png")
     assert imagecodecs.png_decode(picture.content).shape == (128, 128)
     assert len(painters(server)) == 1
+    a_web_process_that_dies_takes_its_painter_along(server)
 
 
-def test_a_web_process_that_dies_takes_its_painter_along(server: Hilum) -> None:
+def a_web_process_that_dies_takes_its_painter_along(server: Hilum) -> None:
     (painter,), web = painters(server), processes(server, "api")
     kill(web)
     wait_for(lambda: not is_running(painter), what="the painter's end")

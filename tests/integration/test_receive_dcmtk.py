@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -30,6 +29,7 @@ from tests.support.listening import ListenerProcess, data_set_of, make_settings,
 from tests.support.peers import missing, require_program
 from tests.support.raw_scu import DX, RawScu
 from tests.support.storing import data_set, element
+from tests.support.waiting import wait_for
 from tests.support.wire import Wire, message, pdu, pdv, store
 
 STORED = "SELECT count(*) FROM instance"
@@ -77,13 +77,6 @@ def storescu(
     return run("storescu", "-v", "-aet", calling, "-aec", called, "127.0.0.1", listener.port, *arguments)
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def count(listener: ListenerProcess, query: str = STORED) -> int:
     return int(listener.rows(query)[0][0])
 
@@ -95,7 +88,7 @@ def association_of(listener: ListenerProcess, calling: str) -> dict[str, object]
 
 def association(listener: ListenerProcess, condition: str = "1=1") -> dict[str, object]:
     """The one association row that fits; rows are written when an association has ended."""
-    wait_until(lambda: count(listener, f"SELECT count(*) FROM association WHERE {condition}") == 1)
+    wait_for(lambda: count(listener, f"SELECT count(*) FROM association WHERE {condition}") == 1)
     return dict(listener.rows(f"SELECT * FROM association WHERE {condition}")[0])
 
 
@@ -120,7 +113,7 @@ def test_each_class_and_syntax_arrives_bit_for_bit(listener: ListenerProcess, tm
         answer = storescu(listener, "-R", option, file)
         assert "Received Store Response (Success)" in answer.stderr, answer.stderr
         sent[dataset.SOPInstanceUID] = (data_set_of(file), syntax)
-    wait_until(lambda: count(listener) == len(CASES))
+    wait_for(lambda: count(listener) == len(CASES))
     assert listener.data_sets() == {uid: encoded for uid, (encoded, _) in sent.items()}
     recorded = {row["sop_instance_uid"]: row["transfer_syntax_uid"] for row in listener.rows("SELECT * FROM instance")}
     assert recorded == {uid: syntax for uid, (_, syntax) in sent.items()}
@@ -137,7 +130,7 @@ def test_dcmsend_sends_a_folder(listener: ListenerProcess, images: Callable[[int
     files = images(12)
     answer = run("dcmsend", "-aec", "HILUM", "127.0.0.1", listener.port, *files)
     assert answer.returncode == 0, answer.stderr
-    wait_until(lambda: count(listener) == 12)
+    wait_for(lambda: count(listener) == 12)
     assert sorted(listener.data_sets().values()) == sorted(data_set_of(file) for file in files)
     assert association(listener)["stored"] == 12
 
@@ -197,7 +190,7 @@ def test_what_is_not_dicom_gets_an_abort_and_a_row(shared: ListenerProcess) -> N
         with socket.create_connection(("127.0.0.1", shared.port), timeout=20) as connection:
             connection.sendall(content)
             assert connection.recv(100)[:1] == b"\x07"  # A-ABORT
-    wait_until(lambda: count(shared, "SELECT count(*) FROM association WHERE outcome = 'not_dicom'") == len(nonsense))
+    wait_for(lambda: count(shared, "SELECT count(*) FROM association WHERE outcome = 'not_dicom'") == len(nonsense))
     for row in shared.rows("SELECT * FROM association WHERE outcome = 'not_dicom'"):
         assert "without TLS" in row["advice"]
         assert row["calling_ae_title"] == ""
@@ -208,7 +201,7 @@ def test_health_checks_cost_no_association(tmp_path: Path) -> None:
     with ListenerProcess(make_settings(tmp_path / "state", maximum_associations=1)) as listener:
         for _ in range(40):
             socket.create_connection(("127.0.0.1", listener.port)).close()
-        wait_until(lambda: run("echoscu", "-aec", "HILUM", "127.0.0.1", listener.port).returncode == 0)
+        wait_for(lambda: run("echoscu", "-aec", "HILUM", "127.0.0.1", listener.port).returncode == 0)
         assert association(listener)["outcome"] == "released"
 
 
@@ -249,7 +242,7 @@ def test_requests_that_cannot_be_stored_are_answered_and_leave_nothing(shared: L
     row = association_of(shared, "SLOPPY")
     assert (row["outcome"], row["stored"], row["refused"]) == ("released", 1, len(wrong))
     assert str(row["advice"]).startswith("8 C-STORE refused, the last with 0x0122")
-    wait_until(lambda: not list(unindexed(shared.archive)))
+    wait_for(lambda: not list(unindexed(shared.archive)))
     assert shared.data_sets()["1.2.3"] == good
     assert "P1" not in shared.log.read_text()
 
@@ -275,7 +268,7 @@ def test_eight_associations_at_once(listener: ListenerProcess, images: Callable[
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda lane: storescu(listener, "-R", *files[lane::8]), range(8)))
     assert [answer.returncode for answer in answers] == [0] * 8
-    wait_until(lambda: count(listener) == 48)
+    wait_for(lambda: count(listener) == 48)
     assert sorted(listener.data_sets().values()) == sorted(data_set_of(file) for file in files)
 
 
@@ -293,8 +286,8 @@ def test_an_idle_association_is_aborted_and_a_stalled_one_cut(tmp_path: Path) ->
     with ListenerProcess(make_settings(tmp_path / "state", network_timeout_seconds=1)) as listener:
         idle, stalled = RawScu(listener.port, calling="IDLE"), RawScu(listener.port, calling="STALLED")
         stalled.assoc.dul.socket.socket.sendall(b"\x04\0\0\x01\0\0\0\0")  # 65536 bytes promised, two sent
-        wait_until(lambda: count(listener, "SELECT count(*) FROM association WHERE outcome = 'aborted'") == 2)
-        wait_until(lambda: not idle.assoc.is_established)
+        wait_for(lambda: count(listener, "SELECT count(*) FROM association WHERE outcome = 'aborted'") == 2)
+        wait_for(lambda: not idle.assoc.is_established)
         assert association_of(listener, "IDLE")["reason"] == "aborted_here"
         for scu in (idle, stalled):
             scu.assoc.kill()
@@ -307,11 +300,11 @@ def test_the_end_lets_a_request_in_progress_finish(listener: ListenerProcess) ->
         large = data_set("1.2.3", pixels=bytes(64 << 20))
         sender = threading.Thread(target=lambda: answers.append(scu.store(large, "1.2.3")))
         sender.start()
-        wait_until(lambda: scu.assoc.dul.to_provider_queue.qsize() > 0)
+        wait_for(lambda: scu.assoc.dul.to_provider_queue.qsize() > 0)
         assert listener.stop() == 0
         sender.join(20)
         assert answers == [(0, "")]
-        wait_until(lambda: not idle.assoc.is_established)
+        wait_for(lambda: not idle.assoc.is_established)
     assert list(listener.data_sets().values()) == [large]
     assert not list(unindexed(listener.archive))
     assert [row["reason"] for row in listener.rows("SELECT reason FROM association")] == ["shutdown", "shutdown"]
@@ -329,7 +322,7 @@ def test_two_processes_share_the_socket_and_one_may_go(listener: ListenerProcess
         assert listener.stop() == 0
         sent += (last := list(itertools.islice(files, 8)))
         assert [storescu(listener, "-R", file).returncode for file in last] == [0] * 8
-        wait_until(lambda: count(listener) == len(sent))
+        wait_for(lambda: count(listener) == len(sent))
         assert _folders(listener) == {"listener-1", "listener-2"}
         assert sorted(listener.data_sets().values()) == sorted(data_set_of(file) for file in sent)
     finally:
@@ -345,14 +338,14 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged(listener: Listene
     files = images(160)
     with ThreadPoolExecutor(4) as pool:
         senders = [pool.submit(storescu, listener, "-R", *files[lane::4]) for lane in range(4)]
-        wait_until(lambda: sum(1 for file in listener.archive.root.rglob("*.dcm") if file.is_file()) >= 30)
+        wait_for(lambda: sum(1 for file in listener.archive.root.rglob("*.dcm") if file.is_file()) >= 30)
         listener.kill()
         answers = [sender.result() for sender in senders]
     acknowledged = {file for answer in answers for file in _acknowledged(answer.stderr)}
     assert 20 <= len(acknowledged) < 160
     listener.start()  # it recovers its own folder, while it serves
     assert run("echoscu", "-aec", "HILUM", "127.0.0.1", listener.port).returncode == 0
-    wait_until(lambda: not list(unindexed(listener.archive)))
+    wait_for(lambda: not list(unindexed(listener.archive)))
     assert listener.stop() == 0
     stored, sent = set(listener.data_sets().values()), {file: data_set_of(file) for file in files}
     assert {sent[file] for file in acknowledged} <= stored <= set(sent.values())
@@ -390,7 +383,7 @@ def test_a_full_disk_is_a_status_and_space_is_the_cure(tmp_path: Path, small_dis
             assert {f"{status:04X}" for status, _ in answers.values() if status != 0} == {"A700"}
             assert len(stored) == (6 if reserve_bytes == 0 else 5)
             assert scu.echo() == 0
-            wait_until(lambda: not list(unindexed(listener.archive)))
+            wait_for(lambda: not list(unindexed(listener.archive)))
             assert set(listener.data_sets()) == set(stored)
             next(file for file in small_disk.rglob("*.dcm")).unlink()
             assert scu.store(data_set("1.2.99", pixels=bytes(500 << 10)), "1.2.99")[0] == 0

@@ -26,6 +26,7 @@ from tests.support.peers import StoreScp
 from tests.support.raw_scu import DX, RawScu
 from tests.support.results import LEASE
 from tests.support.storing import data_set
+from tests.support.waiting import wait_for
 
 REPORTS = {
     "1.2.840.10008.5.1.4.1.1.88.34": "Comprehensive 3D SR",
@@ -46,16 +47,6 @@ def ledger(listener: ListenerProcess) -> Iterator[Ledger]:
     opened = listener.ledger()
     yield opened
     opened.close()
-
-
-def wait_for(rows: Any, seconds: float = 20) -> Any:
-    import time
-
-    deadline = time.monotonic() + seconds
-    while not (found := rows()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
 
 
 def association_of(listener: ListenerProcess, calling: str) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from pynetdicom import AE
 from pynetdicom.association import Association
 
 from load_tests import phantom
+from tests.support.disks import small_disk
 from tests.support.installation import wait_for
 from tests.support.listening import ListenerProcess, make_settings, unindexed
 
@@ -22,12 +22,8 @@ DX = "1.2.840.10008.5.1.4.1.1.1.1"
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 16 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], check=False).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_disk(tmp_path / "disk", 16) as folder:
+        yield folder
 
 
 def associate(listener: ListenerProcess) -> Association:

@@ -27,6 +27,7 @@ from tests.support.read_back import (
     said_in_group,
     said_in_json,
 )
+from tests.support.reporting import sent
 from tests.support.results import (
     CONTEXT,
     LOGITS,
@@ -115,14 +116,14 @@ def make(variant: Variant) -> Built:
     current = [dataclasses.replace(before[0].result, id=1)] if before else []
     (result,) = results_of(study_job(instances, ended, current), variant.release)
     job = report_job(instances, result, {"sr": before[1]} if before else {})
-    sr, plain = build_documents(job, variant.release, CONTEXT)
+    sr, plain = sent(job, variant.release)
     return Built(images, job, sr, json.loads(plain.content))
 
 
 def first_report(instances: Sequence[Any], release: Release) -> tuple[ReportJob, Document]:
     (result,) = results_of(study_job(instances, [reading_of(item, release) for item in instances]), release)
     job = report_job(instances, result)
-    return job, build_documents(job, release, CONTEXT, ("sr",))[0]
+    return job, sent(job, release, ("sr",))[0]
 
 
 def gate(folder: Path, built: Built, document: Document, validators: Sequence[str]) -> None:
@@ -170,6 +171,12 @@ def test_a_variant_is_clean_and_says_what_the_json_says(name: str, tmp_path: Pat
     assert ("PredecessorDocumentsSequence" in report) == variant.is_second
 
 
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_reference_writes_the_same(name: str) -> None:
+    built = make(VARIANTS[name])
+    assert build_documents(built.job, VARIANTS[name].release, CONTEXT, ("sr",)) == [built.sr]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_golden_variant_follows_the_templates(name: str, tmp_path: Path) -> None:
@@ -214,7 +221,7 @@ def test_a_lower_class_still_names_the_heat_map(wanted: Any, tmp_path: Path) -> 
     variant = VARIANTS["DX_1_with_optional"]
     built = make(variant)
     named = HeatMap("1.2.840.10008.5.1.4.1.1.7", "2.25.77", "2.25.78", ("effusion",))
-    (document,) = build_documents(built.job, variant.release, CONTEXT, ("sr",), named)
+    (document,) = sent(built.job, variant.release, ("sr",), named)
     lower = derive(document, wanted, "2.25.79")
     report = tmp_path / "report.dcm"
     report.write_bytes(lower.content)

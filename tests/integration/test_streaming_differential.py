@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from pydicom.uid import (
 from tests.support.listening import ListenerProcess, make_settings
 from tests.support.raw_scu import DX
 from tests.support.storing import element, uid_element
+from tests.support.waiting import wait_for
 from tests.support.wire import ABORT, RELEASE, VERIFICATION, Wire, message, store
 
 SC, SR, KOS = str(SecondaryCaptureImageStorage), str(Comprehensive3DSRStorage), str(KeyObjectSelectionDocumentStorage)
@@ -127,7 +127,7 @@ def perform(listener: ListenerProcess, steps: list[Store | str], last: bytes, ru
         answers = [step(wire, one, base) for one in steps]
         wire.send(last)
         ended = wire.next_pdu()[0] if last == RELEASE else None
-    row = wait_for(listener, f"SELECT * FROM association WHERE calling_ae_title = '{calling}'", 1)[0]
+    row = rows(listener, f"SELECT * FROM association WHERE calling_ae_title = '{calling}'")[0]
     stored = sum(answer[1] == 0 and one.context in (1, 5) for one, answer in zip(steps, answers, strict=True) if isinstance(one, Store))
     return {
         "answers": answers,
@@ -153,11 +153,8 @@ def step(wire: Wire, one: Store | str, base: str) -> tuple[Any, ...]:
 def instances(listener: ListenerProcess, base: str, acknowledged: int) -> dict[str, Any]:
     """Rows without what differs by nature, each with the bytes of its file; when all that was acknowledged has been indexed."""
     if acknowledged:
-        wait_for(listener, f"SELECT 1 FROM instance WHERE study_instance_uid = '{base}.0'", 1)
-    deadline = time.monotonic() + 20
-    while any((listener.archive.root / "unindexed").rglob("*.*")):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+        rows(listener, f"SELECT 1 FROM instance WHERE study_instance_uid = '{base}.0'")
+    wait_for(lambda: not any((listener.archive.root / "unindexed").rglob("*.*")), what="the indexer")
     found = {}
     for row in map(dict, listener.rows(f"SELECT * FROM instance WHERE study_instance_uid = '{base}.0'")):
         differs = ("id", "path", "received_at", "updated_at", "created_at")
@@ -166,12 +163,9 @@ def instances(listener: ListenerProcess, base: str, acknowledged: int) -> dict[s
     return found
 
 
-def wait_for(listener: ListenerProcess, query: str, count: int) -> list[dict[str, Any]]:
-    deadline = time.monotonic() + 20
-    while len(rows := listener.rows(query)) < count:
-        assert time.monotonic() < deadline, query
-        time.sleep(0.01)
-    return [dict(row) for row in rows]
+def rows(listener: ListenerProcess, query: str) -> list[dict[str, Any]]:
+    """As soon as there are any."""
+    return [dict(row) for row in wait_for(lambda: listener.rows(query), what=query)]
 
 
 def test_what_was_learnt_on_the_way_in_is_what_the_file_says(both: tuple[ListenerProcess, ListenerProcess], tmp_path: Path) -> None:
@@ -184,7 +178,7 @@ def test_what_was_learnt_on_the_way_in_is_what_the_file_says(both: tuple[Listene
     with Wire(streaming.port, calling="ODD TITLE", contexts=[(DX, ExplicitVRLittleEndian)]) as wire:
         wire.send(message(one.command("1.2.999"), one.encoded("1.2.999")))
         assert wire.status() == 0
-    (row,) = wait_for(streaming, f"SELECT * FROM instance WHERE sop_instance_uid = '{uid}'", 1)
+    (row,) = rows(streaming, f"SELECT * FROM instance WHERE sop_instance_uid = '{uid}'")
     said = describe(streaming.archive.locate(row["path"]))
     for name in ("digest", "pixel_digest", "size_bytes", "calling_ae_title", "called_ae_title", "peer_address", "received_at", "path"):
         assert getattr(said, name) == row[name], name

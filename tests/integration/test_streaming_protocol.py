@@ -14,6 +14,7 @@ from pydicom.uid import ExplicitVRLittleEndian
 from tests.support.listening import ListenerProcess, make_settings, unindexed
 from tests.support.raw_scu import DX
 from tests.support.storing import data_set
+from tests.support.waiting import wait_for
 from tests.support.wire import (
     ABORT,
     CANCEL_RQ,
@@ -42,11 +43,7 @@ def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenerProce
 
 
 def row_of(listener: ListenerProcess, calling: str) -> dict[str, object]:
-    deadline = time.monotonic() + 20
-    while not (rows := listener.rows(f"SELECT * FROM association WHERE calling_ae_title = '{calling}'")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return dict(rows[0])
+    return dict(wait_for(lambda: listener.rows(f"SELECT * FROM association WHERE calling_ae_title = '{calling}'"), what="the row")[0])
 
 
 def test_echo_store_and_release_right_behind_the_acceptance_lose_nothing_in_100_associations(listener: ListenerProcess) -> None:
@@ -56,10 +53,8 @@ def test_echo_store_and_release_right_behind_the_acceptance_lose_nothing_in_100_
             wire.send(message(command(ECHO_RQ), context=3), message(store(uid), data_set(uid)), RELEASE)
             assert wire.answer[0] == 2
             assert (wire.status(), wire.status(), wire.next_pdu()[0]) == (0, 0, 6)
-    deadline = time.monotonic() + 20
-    while len(listener.rows("SELECT 1 FROM association WHERE calling_ae_title = 'BACKTOBACK' AND outcome = 'released'")) < 100:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    ended = "SELECT 1 FROM association WHERE calling_ae_title = 'BACKTOBACK' AND outcome = 'released'"
+    wait_for(lambda: len(listener.rows(ended)) == 100, what="the rows")
     assert "slow_listener" not in listener.log.read_text()
 
 

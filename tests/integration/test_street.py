@@ -179,7 +179,10 @@ def test_a_listener_never_loads_torch(server: Hilum) -> None:
     assert any("libtorch" in loaded_libraries(int(pid)) for pid in workers), "the control: decode processes do load it"
 
 
-def test_metrics_of_all_processes_in_one_scrape(server: Hilum) -> None:
+def test_metrics_of_all_processes_in_one_scrape(server: Hilum, tmp_path: Path) -> None:
+    images = small_study(seed=102, views=("PA",))
+    send_to(server, save_all(tmp_path, images))
+    wait_for(lambda: all_delivered(server, images[0].StudyInstanceUID), what="report")
     text = server.get("/metrics").text
     for name in (
         "hilum_instances_received_total",

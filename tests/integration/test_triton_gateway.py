@@ -23,7 +23,8 @@ from hilum.telemetry import MODEL_HEALS
 from hilum.triton import command, runtime
 from hilum.triton.server import EmbeddedTriton
 from tests.support.models import TINY_WEIGHTS, Tiny, make_tiny, pictures, tiny_logits
-from tests.support.triton import killed_afterwards, require_triton, stubs, wait_until
+from tests.support.triton import killed_afterwards, require_triton, stubs
+from tests.support.waiting import wait_for
 
 T = TypeVar("T")
 
@@ -190,7 +191,7 @@ def test_a_remote_triton_that_loads_nothing_on_request_says_what_to_change(rig: 
     program = [str(wheel.tritonserver), *line]
     with subprocess.Popen(program, env=runtime.environment(wheel), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as remote:
         try:
-            assert wait_until(lambda: command.is_ready(ports.http))
+            wait_for(lambda: command.is_ready(ports.http))
             stranger = dataclasses.replace(rig, url=f"127.0.0.1:{ports.grpc}")
             with pytest.raises(Retry, match="start it with --model-control-mode=explicit"):
                 stranger.run(lambda gateway: gateway.heal(rig.tiny.release))

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from hilum.errors import ConfigurationError
 from hilum.triton import command, leftovers
 from hilum.triton.server import EmbeddedTriton
 from tests.support.models import Tiny, make_tiny, pictures, tiny_logits
-from tests.support.triton import is_alive, killed_afterwards, listening, require_triton, stubs, wait_until
+from tests.support.triton import is_alive, killed_afterwards, listening, require_triton, stubs
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +59,7 @@ def test_it_listens_on_loopback_only_and_keeps_our_secrets_out(server: EmbeddedT
     assert server.pid is not None
     assert server.ports is not None
     pid, wanted = server.pid, {server.ports.http, server.ports.grpc, server.ports.metrics}
-    wait_until(lambda: {port for _, port in listening(pid)} >= wanted)  # the one of the metrics comes last
+    wait_for(lambda: {port for _, port in listening(pid)} >= wanted)  # the one of the metrics comes last
     sockets = listening(pid)
     assert {port for _, port in sockets} == wanted
     assert {str(address) for address, _ in sockets} == {"127.0.0.1"}
@@ -101,7 +103,7 @@ def test_regions_of_a_killed_server_are_swept_and_it_starts_again_on_its_ports(s
     (stub,) = stubs(server.pid, tiny.release.triton_name)
     for each in (stub, server.pid):  # as the kernel does when memory runs out; a stub that outlives its server may tidy up
         os.kill(each, signal.SIGKILL)
-    assert wait_until(lambda: server.poll() is not None and not is_alive(stub))
+    wait_for(lambda: server.poll() is not None and not is_alive(stub))
     assert server.poll() == -signal.SIGKILL
     left = leftovers.unmapped(leftovers.prefix(tmp_path))
     assert left
@@ -119,7 +121,7 @@ def test_a_stub_that_outlives_its_server_is_ended(server: EmbeddedTriton, tiny: 
     assert leftovers.orphans(leftovers.prefix(tmp_path)) == []
     os.kill(stub, signal.SIGSTOP)  # this one shall not notice
     os.kill(server.pid, signal.SIGKILL)
-    assert wait_until(lambda: server.poll() is not None)
+    wait_for(lambda: server.poll() is not None)
     assert leftovers.orphans(leftovers.prefix(tmp_path)) == [stub]
     assert leftovers.orphans("hilum-of-another-installation-") == []
     url = server.start()
@@ -139,7 +141,7 @@ def test_it_dies_with_its_parent(tiny: Tiny, tmp_path: Path) -> None:
         pid = int(next(line for line in parent.stdout if line.startswith("pid ")).split()[1])
         assert is_alive(pid)
         parent.kill()
-    assert wait_until(lambda: not is_alive(pid))
+    wait_for(lambda: not is_alive(pid))
 
 
 def test_a_port_that_somebody_took_meanwhile_is_replaced(server: EmbeddedTriton) -> None:
@@ -172,6 +174,22 @@ def test_a_server_that_is_never_ready_is_ended(tiny: Tiny, tmp_path: Path) -> No
     with pytest.raises(ConfigurationError, match=r"not ready within 0\.01 s"):
         server.start()
     assert server.poll() is not None
+
+
+def test_one_that_is_killed_while_it_starts_is_started_again(server: EmbeddedTriton, tiny: Tiny) -> None:
+    killed: list[int] = []
+
+    def kill_the_first() -> None:
+        wait_for(lambda: server.pid)
+        killed.append(server.pid or 0)
+        os.kill(killed[0], signal.SIGKILL)
+
+    killer = threading.Thread(target=kill_the_first)
+    killer.start()
+    url = server.start()
+    killer.join()
+    assert server.pid not in killed
+    assert len(_infer(url, tiny.release, pictures(1))) == 1
 
 
 def test_starting_twice_is_a_bug(server: EmbeddedTriton) -> None:

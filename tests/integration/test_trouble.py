@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from sqlalchemy import create_engine, text
 
 from load_tests.serving import Hilum
+from tests.support.decoding import reading_of
 from tests.support.installation import (
     START_SECONDS,
     Receiver,
@@ -23,15 +25,14 @@ from tests.support.installation import (
 )
 from tests.support.models import Tiny, make_tiny
 from tests.support.peers import StoreScp
-from tests.support.postgres import postgres_server
+from tests.support.postgres import fresh_database
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def ledger_url() -> Iterator[str]:
-    with postgres_server() as url:
-        yield url
+def ledger_url(postgres_url: str) -> str:
+    return fresh_database(postgres_url)
 
 
 @pytest.fixture(scope="module")
@@ -83,14 +84,8 @@ def test_a_pacs_that_is_down_and_one_that_refuses(server: Hilum, tmp_path: Path,
         wait_for(lambda: deliveries(server, study_uid)["down"]["state"] == "delivered", what="its row")
     with create_engine(ledger_url).connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM instance")).scalar_one() == 2, "the ledger really is PostgreSQL"
-
-
-def test_requeue_of_the_dead_letter_by_rest(server: Hilum, tmp_path: Path) -> None:
-    import httpx
-
     answer = httpx.post(f"{server.api}/api/v1/requeue", json={"stage": "deliver", "destination": "refuser"})
-    assert answer.status_code == 200
-    assert answer.json()["requeued"] >= 1
+    assert (answer.status_code, answer.json()["requeued"]) == (200, 1)
 
 
 def test_an_absent_triton_does_not_take_the_listener_away(tmp_path: Path, tiny: Tiny) -> None:
@@ -104,18 +99,12 @@ def test_an_absent_triton_does_not_take_the_listener_away(tmp_path: Path, tiny: 
         assert not _ready(server, "analyse")
         problem = server.get("/health/ready?role=analyse").text
         wait_for(lambda: f"127.0.0.1:{nowhere}" in server.get("/health/ready?role=analyse").text, what=f"the reason in {problem}")
-        study = f"/api/v1/studies/{images[0].StudyInstanceUID}"
-        wait_for(lambda: server.get(study).json()["images"][0]["readings"][0]["detail"], what="the waiting image's reason")
-        reading = server.get(study).json()["images"][0]["readings"][0]
-        assert reading["state"] in ("due", "leased"), "nothing is lost: the image waits"
+        wait_for(lambda: reading_of(server, images[0]).get("detail"), what="the waiting image's reason")
+        assert reading_of(server, images[0])["state"] in ("due", "leased"), "nothing is lost: the image waits"
 
 
 def _ready(server: Hilum, role: str) -> bool:
     try:
         return server.get(f"/health/ready?role={role}").status_code == 200
-    except OSError:
+    except httpx.TransportError:
         return False
-    except Exception as error:
-        if type(error).__module__.startswith("httpx"):
-            return False
-        raise

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +17,9 @@ from hilum.settings import Api, Destination, Receive, Settings, Site
 from hilum.store.archive import Archive
 from hilum.store.decisions import Decisions
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import migrate
 from hilum.store.views import LedgerViews
 from hilum.wiring.intervening import LedgerInterventions
+from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock, Street, release
 
 TOKEN = "a-token-for-tests"
@@ -36,21 +34,6 @@ def settings_for(folder: Path, *, token: str = "", reserve_bytes: int = 0) -> Se
         "destinations": {"pacs": Destination()},
     }
     return Settings.model_construct(**{**{name: field.get_default() for name, field in Settings.model_fields.items()}, **sections})
-
-
-@cache
-def _migrated() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "ledger.sqlite")
-        migrate(f"sqlite:///{file}")
-        return file.read_bytes()
-
-
-def migrated_sqlite(folder: Path) -> str:
-    """URL of a ledger in `folder`, made from one that was migrated once: all of them share an identity, and start fast."""
-    file = folder / "ledger.sqlite"
-    file.write_bytes(_migrated())
-    return f"sqlite:///{file}"
 
 
 @dataclass

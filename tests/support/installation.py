@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from load_tests import phantom
 from load_tests.receiver import AE_TITLE, Receiver
 from load_tests.serving import Hilum, free_ports
 from tests.support.models import Tiny
+from tests.support.waiting import wait_for
 
-START_SECONDS = 90.0
+START_SECONDS = 180.0
 
 
 def receiver_section(port: int, *, accept_untrained: bool = False) -> dict[str, Any]:
@@ -53,14 +54,6 @@ def save_all(folder: Path, images: Sequence[Dataset]) -> list[Path]:
 def send_to(server: Hilum, paths: Sequence[Path]) -> SendReport:
     """By C-STORE, as a modality would."""
     return send(paths, "127.0.0.1", server.dicom_port, "HILUM", "MODALITY")
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60.0, what: str = "condition") -> None:
-    """Until the condition holds. Fails the test after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what}: not within {seconds:.0f} s"
-        time.sleep(0.05)
 
 
 def processes(server: Hilum, role: str) -> list[int]:

@@ -22,7 +22,7 @@ from load_tests.serving import free_ports
 
 COMPREHENSIVE_3D_SR = "1.2.840.10008.5.1.4.1.1.88.34"
 _DEBIAN_SBIN = "/usr/sbin"  # Orthanc lives there, and a user's PATH seldom names it
-_START_SECONDS = 30.0
+_START_SECONDS = 90.0
 
 
 def require_program(name: str, package: str) -> str:

@@ -81,13 +81,13 @@ def postgres_server() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def fresh_database(url: str) -> str:
-    """URL of a new, empty database on the server of `url`; costs some tens of milliseconds."""
+def fresh_database(url: str, template: str = "template1") -> str:
+    """URL of a new database on the server of `url`, a copy of the database `template`; costs some tens of milliseconds."""
     name = f"hilum_{uuid.uuid4().hex[:12]}"
     engine = create_engine(make_url(url).set(database="postgres"), isolation_level="AUTOCOMMIT")
     try:
         with engine.connect() as connection:
-            connection.execute(text(f"CREATE DATABASE {name}"))
+            connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
     finally:
         engine.dispose()
     return make_url(url).set(database=name).render_as_string(hide_password=False)

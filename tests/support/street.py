@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Table, select
 
 from hilum.domain import (
     Advance,
@@ -146,6 +149,11 @@ class Street:
         self.assemble()
         self.report()
         self.deliver()
+
+    def rows(self, table: Table) -> list[Any]:
+        """All rows of a table of the ledger, in the order of their ids."""
+        with self.ledger._engine.begin() as connection:
+            return list(connection.execute(select(table).order_by(table.c.id)).all())
 
     def beat(self, name: str, role: str, *, is_ready: bool = True, detail: str = "") -> None:
         """A heartbeat now."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -73,13 +72,3 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     packed = b"".join(bytes.fromhex(text[i : i + 8])[::-1] for i in range(0, len(text), 8))
     address = ipaddress.ip_address(packed)
     return getattr(address, "ipv4_mapped", None) or address
-
-
-def wait_until(happened: Callable[[], bool], seconds: float = 30.0) -> bool:
-    """Whether it happened in time."""
-    deadline = time.monotonic() + seconds
-    while not happened():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True

@@ -12,8 +12,9 @@ import pytest
 
 from hilum.store.archive import Archive
 from load_tests.serving import hilum_program
-from tests.support.api_client import Rig, migrated_sqlite, open_rig
+from tests.support.api_client import Rig, open_rig
 from tests.support.deciding import Site
+from tests.support.ledgers import migrated_sqlite
 from tests.support.storing import data_set
 
 OTHER = b"\1\2" * 100

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,8 +14,10 @@ from hilum.errors import ConfigurationError
 from hilum.settings import Retention, Settings, load
 from hilum.store.ledger import Ledger
 from hilum.supervisor.housekeeping import Housekeeper, rules
+from tests.support.disks import small_disk
 from tests.support.listening import make_settings
 from tests.support.street import Clock, Street
+from tests.support.waiting import wait_for
 
 MIB = 1 << 20
 
@@ -24,12 +25,8 @@ MIB = 1 << 20
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 16 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(folder)], check=False).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_disk(tmp_path / "disk", 16) as folder:
+        yield folder
 
 
 def installation(folder: Path, **retention: float) -> tuple[Settings, Street]:
@@ -117,10 +114,7 @@ def test_the_thread_works_by_itself_and_stops(tmp_path: Path) -> None:
     keeper = Housekeeper(settings)
     keeper.look()
     keeper.look()
-    deadline = time.monotonic() + 10
-    while file.exists() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not file.exists()
+    wait_for(lambda: not file.exists(), what="the end of retention")
     keeper.stop()
 
 

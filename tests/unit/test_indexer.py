@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger, RecordOutcome
 from tests.support.listening import data_set_of, make_settings, unindexed
 from tests.support.storing import data_set, element, meta
+from tests.support.waiting import wait_for
 
 DX = str(DigitalXRayImageStorageForPresentation)
 
@@ -71,13 +71,6 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 def request(encoded: bytes, uid: str, context: str = DX) -> StoreRequest:
     return StoreRequest(meta(uid), context, memoryview(encoded))
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_new_instance_has_a_row_readings_and_its_place(house: House) -> None:
@@ -189,12 +182,12 @@ def test_a_ledger_that_is_away_loses_nothing_and_is_waited_for(house: House) -> 
     house.execute("ALTER TABLE instance RENAME TO away")
     indexer.start()
     house.intake(indexer).store(request(data_set("1.2.3"), "1.2.3"))
-    eventually(lambda: indexer.is_overloaded)
+    wait_for(lambda: indexer.is_overloaded)
     with pytest.raises(OutOfResources, match="ledger is not available"):
         house.intake(indexer).store(request(data_set("1.2.4"), "1.2.4"))
     assert len(list(unindexed(house.archive))) == 1
     house.execute("ALTER TABLE away RENAME TO instance")
-    eventually(lambda: not indexer.is_overloaded)
+    wait_for(lambda: not indexer.is_overloaded)
     assert house.rows("SELECT sop_instance_uid FROM instance") == [("1.2.3",)]
     indexer.stop(20)
 
@@ -217,7 +210,7 @@ def test_a_long_queue_refuses_more(house: House) -> None:
     with pytest.raises(OutOfResources, match="send again later"):
         intake.store(request(data_set("1.2.9"), "1.2.9"))
     indexer.start()
-    eventually(lambda: not indexer.is_overloaded)
+    wait_for(lambda: not indexer.is_overloaded)
     intake.store(request(data_set("1.2.9"), "1.2.9"))
     indexer.stop(20)
     assert house.rows("SELECT count(*) FROM instance") == [(3,)]

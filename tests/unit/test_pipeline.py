@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import inspect, select, text
 
 from hilum.domain import Advance, Instance, Job, Lane, ReadingJob, ReadingState, Reason
 from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
@@ -134,6 +134,36 @@ def test_an_outage_never_exhausts_the_attempts(ledger: Ledger) -> None:
 
     fill(ledger, 1)
     run_until(ledger, handle, lambda: states(ledger) == [("analysed", None)])
+
+
+@pytest.mark.parametrize("error", [None, Retry("later", after_seconds=0.0), WorkerDied("crash")], ids=["advance", "retry", "lapse"])
+def test_what_is_decided_while_the_ledger_is_away_is_written_when_it_is_back(ledger: Ledger, error: Exception | None) -> None:
+    calls = 0
+
+    async def handle(job: Job) -> Advance:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            rename(ledger, "reading", "away")
+            asyncio.get_running_loop().call_later(0.7, rename, ledger, "away", "reading")
+            if error is not None:
+                raise error
+        return await analysed(job)
+
+    fill(ledger, 1)
+    run_until(ledger, handle, lambda: is_there(ledger) and states(ledger) == [("analysed", None)])
+    assert calls == (1 if error is None else 2), "not after the lapse of a lease, but at once"
+
+
+def rename(ledger: Ledger, old: str, new: str) -> None:
+    """As far as the loop can see, the database is away: every statement on the table fails."""
+    with ledger._engine.begin() as connection:
+        connection.execute(text(f"ALTER TABLE {old} RENAME TO {new}"))
+
+
+def is_there(ledger: Ledger) -> bool:
+    with ledger._engine.begin() as connection:
+        return inspect(connection).has_table("reading")
 
 
 def test_stop_finishes_what_is_held(ledger: Ledger) -> None:

@@ -17,7 +17,7 @@ from hilum.store.ledger import Ledger
 from hilum.wiring.dispatcher import DeliverHandler, ReportHandler
 from hilum.wiring.report_pool import ReportPool
 from load_tests.phantom import make_study
-from tests.support.api_client import migrated_sqlite
+from tests.support.ledgers import migrated_sqlite
 from tests.support.read_back import items
 from tests.support.results import (
     CONTEXT,

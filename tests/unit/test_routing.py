@@ -15,7 +15,7 @@ from hilum.settings import Settings, load, restore
 from hilum.store.ledger import Ledger
 from hilum.wiring.dispatcher import ReportHandler
 from hilum.wiring.releases import active_releases
-from tests.support.api_client import migrated_sqlite
+from tests.support.ledgers import migrated_sqlite
 from tests.support.models import MANIFESTS
 from tests.support.radiograph import radiograph as drawn
 from tests.support.radiograph import ramp

@@ -14,46 +14,18 @@ from hilum.domain import Advance, AssociationRecord, DeliveryState, Lane, Outcom
 from hilum.errors import Retry
 from hilum.store import cursor, schema, study_views
 from hilum.store.database import open_reader
-from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
 from hilum.store.views import LedgerViews, StudyFilter
-from tests.support.api_client import migrated_sqlite
+from tests.support.ledgers import migrated_sqlite
 from tests.support.postgres import fresh_database, postgres_server
 from tests.support.street import RELEASE, SR_BYTES, Clock, Street
 
 EVERYTHING = StudyFilter()
 
 
-@pytest.fixture(scope="module")
-def postgres_url() -> Iterator[str]:
-    with postgres_server() as url:
-        yield url
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return migrated_sqlite(tmp_path)
-    found = fresh_database(request.getfixturevalue("postgres_url"))
-    migrate(found)
-    return found
-
-
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def street(url: str, clock: Clock) -> Iterator[Street]:
-    ledger = Ledger(url, clock)
-    yield Street(ledger, clock)
-    ledger.close()
-
-
-@pytest.fixture
-def views(url: str, clock: Clock) -> Iterator[LedgerViews]:
-    opened = LedgerViews(url, clock)
+def views(ledger_url: str, clock: Clock) -> Iterator[LedgerViews]:
+    opened = LedgerViews(ledger_url, clock)
     yield opened
     opened.close()
 
@@ -187,10 +159,10 @@ def test_queues_use_the_partial_indexes(tmp_path: Path) -> None:
     views.close()
 
 
-def test_a_list_takes_as_many_queries_for_fifty_studies_as_for_one(street: Street, url: str) -> None:
+def test_a_list_takes_as_many_queries_for_fifty_studies_as_for_one(street: Street, ledger_url: str) -> None:
     for number in range(50):
         street.receive(f"1.2.{number}", 1, 2)
-    views, asked = LedgerViews(url), []
+    views, asked = LedgerViews(ledger_url), []
     event.listen(views._engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
     assert len(views.list_studies(EVERYTHING, limit=50)[0]) == 50
     assert len([sql for sql in asked if sql.startswith("SELECT study") or "FROM result" in sql or "FROM instance" in sql]) == 4
@@ -338,8 +310,8 @@ def test_associations_page_and_filter(street: Street, views: LedgerViews, clock:
     assert [item["calling_ae_title"] for item in views.associations(outcome="rejected")[0]] == ["CR3", "CR1"]
 
 
-def test_conflicts_destinations_and_heartbeats(street: Street, views: LedgerViews, clock: Clock, url: str) -> None:
-    engine = create_engine(url)
+def test_conflicts_destinations_and_heartbeats(street: Street, views: LedgerViews, clock: Clock, ledger_url: str) -> None:
+    engine = create_engine(ledger_url)
     held = {"sop_instance_uid": "1.2.3", "path": "quarantine/x", "size_bytes": 1, "digest": "d", "calling_ae_title": "CR1", "state": "held"}
     with engine.begin() as connection:
         connection.execute(insert(schema.conflict).values(received_at=clock.now, **held))
@@ -358,8 +330,8 @@ def test_conflicts_destinations_and_heartbeats(street: Street, views: LedgerView
     ]
 
 
-def test_views_cannot_write(url: str) -> None:
-    engine = open_reader(url)
+def test_views_cannot_write(ledger_url: str) -> None:
+    engine = open_reader(ledger_url)
     with pytest.raises(DBAPIError, match=r"read-?only"), engine.begin() as connection:
         connection.execute(insert(schema.installation).values(key="x", value="y"))
     engine.dispose()

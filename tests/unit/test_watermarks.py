@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +13,8 @@ from hilum.settings import Receive
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.views import LedgerViews
-from tests.support.api_client import migrated_sqlite
+from tests.support.disks import small_disk
+from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock, Street
 
 MIB = 1 << 20
@@ -32,12 +31,8 @@ def street(tmp_path: Path) -> Iterator[Street]:
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 8 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], check=False).returncode:
-        pytest.skip("needs the right to mount a tmpfs")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with small_disk(tmp_path / "disk", 8) as folder:
+        yield folder
 
 
 def watermarks(folder: Path, street: Street, **settings: int | None) -> Watermarks:

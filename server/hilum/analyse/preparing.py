@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from pydicom import Dataset
 
+from hilum import telemetry
 from hilum.analyse.worker import Answer, NotReady, Ready, Request
 from hilum_preprocessing import InputSpec, NotAnalysable, StoredValues, check_tags, decode, prepare_stored, read_file, tag_flags
 
@@ -24,7 +25,8 @@ class _Wanted:
 def prepare_for_releases(request: Request) -> Answer:
     """A wire tensor or a reason for each release. Tags are checked first: an image that no release wants is never decoded."""
     try:
-        dataset = read_file(request.path)
+        with telemetry.cpu("decode"):
+            dataset = read_file(request.path)
     except NotAnalysable as error:
         return dict.fromkeys(request.input_specs, _not_ready(error))
     answer: Answer = {}
@@ -43,7 +45,8 @@ def prepare_for_releases(request: Request) -> Answer:
 def _prepare_wanted(request: Request, dataset: Dataset, wanted: Mapping[str, _Wanted]) -> Answer:
     started = time.perf_counter()
     try:
-        stored = decode(dataset, request.maximum_pixels)
+        with telemetry.cpu("decode"):
+            stored = decode(dataset, request.maximum_pixels)
     except NotAnalysable as error:
         return dict.fromkeys(wanted, _not_ready(error))
     seconds = time.perf_counter() - started
@@ -53,7 +56,8 @@ def _prepare_wanted(request: Request, dataset: Dataset, wanted: Mapping[str, _Wa
 def _prepare_one(request: Request, stored: StoredValues, wanted: _Wanted, decode_seconds: float) -> Ready | NotReady:
     started = time.perf_counter()
     try:
-        tensor = prepare_stored(stored, wanted.spec, request.device)
+        with telemetry.cpu("prepare"):
+            tensor = prepare_stored(stored, wanted.spec, request.device)
     except NotAnalysable as error:
         return _not_ready(error)
     flags = (*stored.flags, *wanted.flags)

@@ -9,27 +9,34 @@ from typing import Final
 from hilum.domain import Document, Outcome, Reason, Release, ReportJob
 from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, HeatMapSources, Picture, ReportContext
+from hilum.report.documents import structured_report
 from hilum.report.json_report import json_report, json_schema
 from hilum.report.ladder import derive
-from hilum.report.structured_report import structured_report
+from hilum.report.sources import Headers
+from hilum.report.template import UNUSUAL, SrTemplate, Unusual
+from hilum.report.template.compiling import compile_template
 from hilum.report.tree import sr_text
 
 __all__ = [
     "REPORTS",
+    "UNUSUAL",
     "HeatMap",
     "HeatMapSources",
     "Picture",
     "Report",
     "ReportContext",
+    "SrTemplate",
+    "Unusual",
     "build_documents",
     "build_report",
+    "compile_template",
     "derive",
     "json_schema",
     "sr_text",
 ]
 
 # Each gets what the report says of its heat map; None: there is none, and nobody asked for one.
-REPORTS: Final[Mapping[str, Callable[[ReportJob, Release, ReportContext, HeatMap | None], Document]]] = {
+REPORTS: Final[Mapping[str, Callable[[ReportJob, Release, ReportContext, HeatMap | None, Headers, SrTemplate | None], Document]]] = {
     "sr": structured_report,
     "json": json_report,
 }
@@ -41,26 +48,25 @@ def build_documents(
     context: ReportContext,
     kinds: Iterable[str] = tuple(REPORTS),
     heat_map: HeatMap | None = None,
+    template: SrTemplate | None = None,
 ) -> list[Document]:
     """The documents of these kinds, in their order; of a study without any readable header only JSON, which then carries the reason.
 
-    Deterministic: built twice from the same job they are equal byte for byte. Raises NotAnalysed(release_not_available) when the
-    result's release is no longer configured, and what `structured_report` raises.
+    Deterministic: built twice from the same job they are equal byte for byte, with a template of the release or without. Raises
+    NotAnalysed(release_not_available) when the result's release is no longer configured, and what `structured_report` raises.
     """
     if release is None:
         raise NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"the result is by {job.result.release}; add it to models.releases and requeue")
-    built = [_build(kind, job, release, context, heat_map) for kind in kinds]
-    return [document for document in built if document is not None]
-
-
-def _build(kind: str, job: ReportJob, release: Release, context: ReportContext, heat_map: HeatMap | None) -> Document | None:
-    """None: a report would have to name a patient and an image, and a study that nobody could read has neither."""
-    try:
-        return REPORTS[kind](job, release, context, heat_map)
-    except NotAnalysed:
-        if kind == "sr" and job.result.outcome is Outcome.NOT_ANALYSED:
-            return None
-        raise
+    headers = Headers(job)
+    built = []
+    for kind in kinds:
+        try:
+            built.append(REPORTS[kind](job, release, context, heat_map, headers, template))
+        except NotAnalysed:
+            # A report would have to name a patient and an image, and a study that nobody could read has neither.
+            if kind != "sr" or job.result.outcome is not Outcome.NOT_ANALYSED:
+                raise
+    return built
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +77,14 @@ class Report:
     heat_map_left_out: str | None
 
 
-def build_report(job: ReportJob, release: Release, context: ReportContext, kinds: Iterable[str], sources: HeatMapSources) -> Report:
+def build_report(
+    job: ReportJob,
+    release: Release,
+    context: ReportContext,
+    kinds: Iterable[str],
+    sources: HeatMapSources,
+    template: SrTemplate | None = None,
+) -> Report:
     """As `build_documents`, with a heat map that they name, if there is a finding to show. Whatever hinders it, the others are built.
 
     Raises what `build_documents` raises.
@@ -84,8 +97,8 @@ def build_report(job: ReportJob, release: Release, context: ReportContext, kinds
         made = heat_map(job, release, context, sources)
     except HeatMapLeftOut as error:
         named = HeatMap(left_out=error.sentence)
-        return Report(build_documents(job, release, context, kinds, named), error.sentence)
+        return Report(build_documents(job, release, context, kinds, named, template), error.sentence)
     if made is None:
-        return Report(build_documents(job, release, context, kinds), None)
+        return Report(build_documents(job, release, context, kinds, None, template), None)
     picture, named = made
-    return Report([*build_documents(job, release, context, kinds, named), picture], None)
+    return Report([*build_documents(job, release, context, kinds, named, template), picture], None)

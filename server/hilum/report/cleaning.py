@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import date
 from typing import Any, Final
 
 from pydicom.datadict import dictionary_VM, keyword_for_tag
@@ -14,9 +14,8 @@ from pydicom.tag import BaseTag
 
 from hilum.domain import Reason
 from hilum.errors import NotAnalysed
+from hilum.report.inherited import IDENTIFIERS
 
-# They find a patient or an order in another system. Shortened or mended they would find another one, or nothing.
-_IDENTIFIERS: Final = frozenset({"PatientID", "IssuerOfPatientID", "AccessionNumber", "StudyID", "OtherPatientIDs", "AdmissionID"})
 # Enumerated values of the optional attributes that a report inherits (PS3.3 C.7.1.1, C.7.2.2).
 _ENUMERATED: Final[Mapping[str, tuple[Any, ...]]] = {
     "PregnancyStatus": (1, 2, 3, 4),
@@ -32,6 +31,7 @@ _LONGEST: Final[Mapping[str, int]] = {"SH": 16, "LO": 64, "ST": 1024, "LT": 1024
 # PS3.5 6.1.3: Unicode has no use for the escape of ISO 2022; line ends and tabs belong into the text representations only.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CONTROL_IN_TEXT: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
+_DAY: Final = re.compile(r"[0-9]{8}")
 _TIME: Final = re.compile(r"([01]\d|2[0-3])([0-5]\d([0-5]\d(\.\d{1,6})?)?)?")
 _DATE_TIME: Final = re.compile(r"\d{4}(\d{2}){0,5}(\.\d{1,6})?([+-]\d{4})?")
 _UID: Final = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*))+")
@@ -50,7 +50,7 @@ def _cleaned(tag: BaseTag, keyword: str, vr: str, value: Any) -> Any:  # noqa: A
         return value if isinstance(value, int) else None
     if vr not in _CLEANERS or isinstance(value, bytes | Sequence):
         return None
-    clean = _identifier if keyword in _IDENTIFIERS else _CLEANERS[vr]
+    clean = _identifier if keyword in IDENTIFIERS else _CLEANERS[vr]
     given = list(value) if isinstance(value, MultiValue | list | tuple) else [value]
     values = [clean("" if item is None else str(item)) for item in given]
     if any(item is None for item in values):
@@ -102,11 +102,15 @@ def _date(value: str) -> str | None:
     digits = _line(value).strip().replace(".", "")
     if not digits:
         return ""
+    return digits if _DAY.fullmatch(digits) and _is_in_calendar(digits) else None
+
+
+def _is_in_calendar(digits: str) -> bool:
     try:
-        datetime.strptime(digits, "%Y%m%d")  # noqa: DTZ007 - a calendar day, no moment
+        date(int(digits[:4]), int(digits[4:6]), int(digits[6:]))
     except ValueError:
-        return None
-    return digits if len(digits) == 8 else None
+        return False
+    return True
 
 
 def _time(value: str) -> str | None:

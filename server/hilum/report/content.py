@@ -34,23 +34,25 @@ def content_tree(
 ) -> Dataset:
     """The root container. `images` are the clean headers of the used source images, of a study that was not analysed all; one at least."""
     root: Dataset = sr.ContainerContentItem(name=codes.REPORT, template_id="1500")
-    parts = [*_frame(release, context), image_library(images)]
-    if groups := [_group(finding, result, release, images, heat_map) for finding in result.findings]:
-        parts.append(_measurements(groups))
-    root.ContentSequence = sr.ContentSequence([*parts, _evaluations(result, release, context, heat_map)])
+    parts = [*frame(release, context), image_library(images)]
+    if groups := [measurement_group(finding, result, release, images, heat_map) for finding in result.findings]:
+        parts.append(measurements(groups))
+    said = [*_decisions(result), *map(comment, caveats(result, release, context, heat_map))]
+    root.ContentSequence = sr.ContentSequence([*parts, evaluations(said)])
     return root
 
 
-def _frame(release: Release, context: ReportContext) -> Iterator[sr.ContentItem]:
+def frame(release: Release, context: ReportContext) -> Iterator[sr.ContentItem]:
     """TID 1500 rows 2 to 4. highdicom's MeasurementReport wants a measurement, which a study that was not analysed has not."""
     yield from sr.LanguageOfContentItemAndDescendants(codes.ENGLISH)
     yield from sr.ObservationContext(observer_device_context=_observer(release, context))
     yield sr.CodeContentItem(codes.PROCEDURE_REPORTED, codes.IMAGING_PROCEDURE, sr.RelationshipTypeValues.HAS_CONCEPT_MOD)
 
 
-def _measurements(groups: Sequence[sr.MeasurementsAndQualitativeEvaluations]) -> sr.ContentItem:
+def measurements(groups: Sequence[sr.ContentItem]) -> sr.ContentItem:
+    """The container of `groups`."""
     container = sr.ContainerContentItem(name=codes.IMAGING_MEASUREMENTS, relationship_type=_CONTAINS)
-    container.ContentSequence = sr.ContentSequence([group[0] for group in groups])
+    container.ContentSequence = sr.ContentSequence(groups)
     return container
 
 
@@ -66,9 +68,10 @@ def _observer(release: Release, context: ReportContext) -> sr.ObserverContext:
     return sr.ObserverContext(observer_type=codes.DEVICE, observer_identifying_attributes=identity)
 
 
-def _group(
+def measurement_group(
     finding: Finding, result: Result, release: Release, images: Sequence[Dataset], heat_map: HeatMap | None
-) -> sr.MeasurementsAndQualitativeEvaluations:
+) -> sr.ContentItem:
+    """What was measured of one finding, on those of `images` that it rests on."""
     used = [image for image in images if image.SOPInstanceUID in finding.source_sop_instance_uids]
     uid = codes.tracking_uid(result.identifiers["sr_series"], finding.key)
     group = sr.MeasurementsAndQualitativeEvaluations(
@@ -80,11 +83,11 @@ def _group(
         source_images=[sr.SourceImageForMeasurementGroup(image.SOPClassUID, image.SOPInstanceUID) for image in used],
     )
     if heat_map is not None and finding.key in heat_map.finding_keys:
-        group[0].ContentSequence.append(_explanation(heat_map))
-    return group
+        group[0].ContentSequence.append(explanation(heat_map))
+    return group[0]
 
 
-def _explanation(heat_map: HeatMap) -> sr.ContentItem:
+def explanation(heat_map: HeatMap) -> sr.ContentItem:
     """Visual explanation, as TID 1410 and 1411 have it since 2023; TID 1501 is extensible."""
     return sr.ImageContentItem(
         name=codes.VISUAL_EXPLANATION,
@@ -94,60 +97,76 @@ def _explanation(heat_map: HeatMap) -> sr.ContentItem:
     )
 
 
-def _algorithm(finding: Finding, result: Result, release: Release) -> sr.AlgorithmIdentification:
-    """TID 4019. The parameters are those that somebody needs who wants to get the same number again."""
-    parameters = [
+def parameters(finding: Finding, result: Result, release: Release) -> list[str]:
+    """What somebody needs who wants to get the same number again."""
+    return [
         f"operating_point={'none' if finding.operating_point is None else finding.operating_point}",
         f"aggregation={release.aggregation}",
         f"precision={release.precision}",
         f"preprocessing={result.preprocessing_version or 'unknown'}",
     ]
+
+
+def _algorithm(finding: Finding, result: Result, release: Release) -> sr.AlgorithmIdentification:
+    """TID 4019."""
     return sr.AlgorithmIdentification(
-        name=release.name, version=release.version, family=codes.ARTIFICIAL_INTELLIGENCE, parameters=parameters
+        name=release.name,
+        version=release.version,
+        family=codes.ARTIFICIAL_INTELLIGENCE,
+        parameters=parameters(finding, result, release),
     )
 
 
+def value_of(finding: Finding) -> float:
+    """A calibrated probability in percent, else the score, rounded to what a float32 holds."""
+    return round(finding.score, 6) if finding.probability is None else round(finding.probability * 100, 4)
+
+
 def _number(finding: Finding) -> sr.Measurement:
-    """A calibrated probability in percent, else the score and the unit that says what it is not. Rounded to what a float32 holds."""
+    """The value and the unit that says what it is, or what it is not."""
     if finding.probability is None:
-        return sr.Measurement(name=codes.SCORE, value=round(finding.score, 6), unit=codes.UNCALIBRATED)
-    return sr.Measurement(name=codes.CERTAINTY_OF_FINDING, value=round(finding.probability * 100, 4), unit=codes.PERCENT)
+        return sr.Measurement(name=codes.SCORE, value=value_of(finding), unit=codes.UNCALIBRATED)
+    return sr.Measurement(name=codes.CERTAINTY_OF_FINDING, value=value_of(finding), unit=codes.PERCENT)
 
 
-def _evaluations(result: Result, release: Release, context: ReportContext, heat_map: HeatMap | None) -> sr.ContainerContentItem:
-    """TID 1500 row 12, which highdicom does not know: the decisions, then what a reader must know about them.
-
-    The template wants all CODE items (row 13) before all TEXT items (row 14); within each, the order of the manifest.
-    """
-    said = _decisions(result) if result.outcome is not Outcome.NOT_ANALYSED else _no_decision(result)
+def evaluations(items: Sequence[sr.ContentItem]) -> sr.ContainerContentItem:
+    """TID 1500 row 12, which highdicom does not know: the decisions, then what a reader must know about them."""
     container = sr.ContainerContentItem(name=codes.QUALITATIVE_EVALUATIONS, relationship_type=_CONTAINS)
-    container.ContentSequence = sr.ContentSequence([*said, *_comments(result, release, context, heat_map)])
+    container.ContentSequence = sr.ContentSequence(items)
     return container
 
 
 def _decisions(result: Result) -> list[sr.ContentItem]:
-    coded = [_presence(finding) for finding in result.findings if not codes.is_private(finding)]
-    return [*coded, *(_presence_in_words(finding) for finding in result.findings if codes.is_private(finding))]
+    """The template wants all CODE items (row 13) before all TEXT items (row 14); within each, the order of the manifest."""
+    if result.outcome is Outcome.NOT_ANALYSED:
+        return [summary(), comment(not_analysed(result))]
+    coded = [presence(finding) for finding in result.findings if not codes.is_private(finding)]
+    return [*coded, *(presence_in_words(finding) for finding in result.findings if codes.is_private(finding))]
 
 
-def _no_decision(result: Result) -> list[sr.ContentItem]:
-    """A study of which no image was analysed: the code that CAD reports have for it (CID 6047), and the reason."""
-    summary = sr.CodeContentItem(name=codes.PROCESSING_SUMMARY, value=codes.NO_ALGORITHM_SUCCEEDED, relationship_type=_CONTAINS)
-    return [summary, sr.TextContentItem(name=codes.COMMENT, value=not_analysed(result), relationship_type=_CONTAINS)]
+def summary() -> sr.ContentItem:
+    """Of a study of which no image was analysed: the code that CAD reports have for it (CID 6047)."""
+    return sr.CodeContentItem(name=codes.PROCESSING_SUMMARY, value=codes.NO_ALGORITHM_SUCCEEDED, relationship_type=_CONTAINS)
 
 
-def _presence(finding: Finding) -> sr.ContentItem:
+def presence(finding: Finding) -> sr.ContentItem:
+    """The decision as a code."""
     return sr.CodeContentItem(name=_code(finding), value=codes.PRESENCE[finding.decision], relationship_type=_CONTAINS)
 
 
-def _presence_in_words(finding: Finding) -> sr.ContentItem:
-    text = f"{finding.text}: {DECISIONS[finding.decision]} (private code {finding.code.scheme} {finding.code.value})"
-    return sr.TextContentItem(name=codes.FINDING, value=text, relationship_type=_CONTAINS)
+def words_of(finding: Finding) -> str:
+    """The decision in words."""
+    return f"{finding.text}: {DECISIONS[finding.decision]} (private code {finding.code.scheme} {finding.code.value})"
 
 
-def _comments(result: Result, release: Release, context: ReportContext, heat_map: HeatMap | None) -> Iterator[sr.ContentItem]:
-    for sentence in caveats(result, release, context, heat_map):
-        yield sr.TextContentItem(name=codes.COMMENT, value=sentence, relationship_type=_CONTAINS)
+def presence_in_words(finding: Finding) -> sr.ContentItem:
+    """The decision as text."""
+    return sr.TextContentItem(name=codes.FINDING, value=words_of(finding), relationship_type=_CONTAINS)
+
+
+def comment(sentence: str) -> sr.ContentItem:
+    """One of `caveats`."""
+    return sr.TextContentItem(name=codes.COMMENT, value=sentence, relationship_type=_CONTAINS)
 
 
 def _code(finding: Finding) -> Code:

@@ -8,128 +8,97 @@ patient or an order is copied whole, however long it is, or the report is not ma
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable
 from io import BytesIO
 from typing import Any, Final
 
 from pydicom.datadict import dictionary_VR
-from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset
-from pydicom.errors import BytesLengthException
 from pydicom.filereader import read_dataset
 from pydicom.multival import MultiValue
-from pydicom.sequence import Sequence
-from pydicom.tag import BaseTag
+from pydicom.tag import Tag
 from pydicom.uid import UID
 
 from hilum.domain import Instance, Reason
 from hilum.errors import NotAnalysed
-from hilum.report.cleaning import cleaned
+from hilum.report.elements import UNREADABLE, cleaned_elements
+from hilum.report.inherited import OF_FIRST, OF_OTHERS
 from hilum.report.quiet import quietly
+from hilum.report.skimming import skimmed
 
 # Type 2 in the Patient and General Study modules (PS3.3 C.7.1.1, C.7.2.1): present in every report, if need be empty.
-_TYPE_2: Final = (
-    "PatientName",
-    "PatientID",
-    "PatientBirthDate",
-    "PatientSex",
-    "AccessionNumber",
-    "StudyID",
-    "StudyDate",
-    "StudyTime",
-    "ReferringPhysicianName",
-)
-# What pydicom raises where a broken byte leads it.
-_UNREADABLE: Final = (
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    ArithmeticError,
-    EOFError,
-    OSError,
-    RecursionError,
-    NotImplementedError,
-    struct.error,
-    BytesLengthException,
-)
+_TYPE_2: Final = {
+    Tag(keyword): dictionary_VR(keyword)
+    for keyword in (
+        "PatientName",
+        "PatientID",
+        "PatientBirthDate",
+        "PatientSex",
+        "AccessionNumber",
+        "StudyID",
+        "StudyDate",
+        "StudyTime",
+        "ReferringPhysicianName",
+    )
+}
+_SOP_CLASS, _SOP_INSTANCE = Tag("SOPClassUID"), Tag("SOPInstanceUID")
+_STUDY, _SERIES = Tag("StudyInstanceUID"), Tag("SeriesInstanceUID")
+_SEX, _CHARACTER_SET = Tag("PatientSex"), Tag("SpecificCharacterSet")
 _SEXES: Final = frozenset({"M", "F", "O"})
-# Type 1 in the items: Table 10-11 (references), Table 8.8-1 (codes), Table C.2-2 (other identifiers of the patient).
-_NEEDED: Final = (
-    (re.compile(r"Referenced(Study|Patient)Sequence"), ("ReferencedSOPClassUID", "ReferencedSOPInstanceUID")),
-    (re.compile(r"\w+CodeSequence"), ("CodeValue", "CodingSchemeDesignator", "CodeMeaning")),
-    (re.compile(r"OtherPatientIDsSequence"), ("PatientID", "TypeOfPatientID")),
-)
 _OFFSET: Final = re.compile(r"[+-](0\d|1[0-4])[0-5]\d")
 
 
 def read_header(instance: Instance) -> Dataset:
-    """Clean, Unicode data set of one image without its pixels.
+    """Clean, Unicode data set of what documents use of the image that gives them patient and study.
 
     Raises NotAnalysed(corrupt_header) when it cannot be read at all, or holds an identifier that only a change would make valid.
     """
     with quietly():
-        clean = _clean(_parse(instance))
-    clean.SOPClassUID = instance.sop_class_uid
-    clean.SOPInstanceUID = instance.sop_instance_uid
-    clean.StudyInstanceUID = instance.study_instance_uid
-    clean.SeriesInstanceUID = instance.series_instance_uid
-    _complete(clean)
+        clean = _read(instance, OF_FIRST)
+        _complete(clean)
     return clean
 
 
-def _parse(instance: Instance) -> Dataset:
+def read_descriptors(instance: Instance) -> Dataset:
+    """What a report says of a further image. Raises what `read_header` raises: an identifier that is damaged there is none here."""
+    with quietly():
+        return _read(instance, OF_OTHERS)
+
+
+def _read(instance: Instance, wanted: frozenset[int]) -> Dataset:
+    dataset = _parse(instance, wanted)
+    clean = cleaned_elements(dataset, [tag for tag in dataset.keys() if int(tag) in wanted])  # noqa: SIM118 - as in `_safe`
+    _identify(clean, instance)
+    return clean
+
+
+def _parse(instance: Instance, wanted: frozenset[int]) -> Dataset:
     syntax = UID(instance.transfer_syntax_uid)
     is_implicit = syntax.is_implicit_VR if syntax.is_transfer_syntax else False
     is_little = syntax.is_little_endian if syntax.is_transfer_syntax else True
+    is_usual = is_little and not is_implicit
+    encoded = skimmed(instance.header, wanted | {_CHARACTER_SET}) if is_usual else instance.header
     try:
-        return read_dataset(BytesIO(instance.header), is_implicit, is_little)
-    except _UNREADABLE as error:
+        return read_dataset(BytesIO(encoded), is_implicit, is_little)
+    except UNREADABLE as error:
         raise NotAnalysed(Reason.CORRUPT_HEADER, f"the stored header cannot be read: {type(error).__name__}") from None
 
 
+def _identify(clean: Dataset, instance: Instance) -> None:
+    """The ledger's word counts, not the header's."""
+    clean.add_new(_SOP_CLASS, "UI", instance.sop_class_uid)
+    clean.add_new(_SOP_INSTANCE, "UI", instance.sop_instance_uid)
+    clean.add_new(_STUDY, "UI", instance.study_instance_uid)
+    clean.add_new(_SERIES, "UI", instance.series_instance_uid)
+
+
 def _complete(clean: Dataset) -> None:
-    for keyword in _TYPE_2:
-        if keyword not in clean:
-            setattr(clean, keyword, "")
-    if clean.PatientSex not in _SEXES:
-        clean.PatientSex = ""  # PS3.3 C.7.1.1: M, F and O are the only defined values
-    clean.SpecificCharacterSet = "ISO_IR 192"
-
-
-def _clean(dataset: Dataset) -> Dataset:
-    """The elements that can be read and written again, as new values that hold no bytes of the old character set."""
-    clean = Dataset()
-    for tag in dataset.keys():  # noqa: SIM118 - iterating a Dataset yields elements, and reading one of them may raise
-        if not tag.is_private and tag.element != 0:
-            _copy(dataset, tag, clean)
-    return clean
-
-
-def _copy(dataset: Dataset, tag: BaseTag, clean: Dataset) -> None:
-    try:
-        element = dataset[tag]
-        vr = _vr(element)
-        value = _items(element) if vr == "SQ" else cleaned(tag, vr, element.value)
-    except _UNREADABLE:
-        return  # one unreadable element must not cost the report
-    if value is not None:
-        clean.add_new(tag, vr, value)
-
-
-def _items(element: DataElement) -> Sequence | None:
-    """The items that hold what their macro demands; a report inherits optional sequences only, so an empty one is left out."""
-    needed = next((keywords for pattern, keywords in _NEEDED if pattern.fullmatch(element.keyword)), ())
-    items = [_clean(item) for item in element.value]
-    whole = [item for item in items if len(item) and all(item.get(keyword) for keyword in needed)]
-    return Sequence(whole) if whole else None
-
-
-def _vr(element: DataElement) -> str:
-    """The Value Representation of PS3.6: a header may claim any other, and a date that calls itself a name is still no date."""
-    allowed = dictionary_VR(element.tag).split(" or ")
-    return element.VR if element.VR in allowed else allowed[0]
+    for tag, vr in _TYPE_2.items():
+        if tag not in clean:
+            clean.add_new(tag, vr, "")
+    if clean[_SEX].value not in _SEXES:
+        clean.add_new(_SEX, "CS", "")  # PS3.3 C.7.1.1: M, F and O are the only defined values
+    clean.add_new(_CHARACTER_SET, "CS", "ISO_IR 192")
 
 
 def utc_offset(header: Dataset) -> str | None:

@@ -30,30 +30,33 @@ def _entry(image: Dataset) -> sr.ImageContentItem:
         referenced_sop_instance_uid=image.SOPInstanceUID,
         relationship_type=_CONTAINS,
     )
-    descriptors = [*_modality(image), *_size(image), *_orientation(image), *_spacing(image)]
+    descriptors = [*modality(image), *size(image), *orientation(image), *spacing(image)]
     if descriptors:
         entry.ContentSequence = sr.ContentSequence(descriptors)
     return entry
 
 
-def _modality(image: Dataset) -> Iterator[sr.ContentItem]:
+def modality(image: Dataset) -> Iterator[sr.ContentItem]:
+    """CR or DX, where it is one of them."""
     if image.get("Modality") in codes.MODALITIES:
         yield sr.CodeContentItem(name=codes.MODALITY, value=codes.MODALITIES[image.Modality], relationship_type=_ACQUISITION)
 
 
-def _size(image: Dataset) -> Iterator[sr.ContentItem]:
+def size(image: Dataset) -> Iterator[sr.ContentItem]:
+    """Rows and columns, each where it is a number."""
     for name, keyword in ((codes.ROWS, "Rows"), (codes.COLUMNS, "Columns")):
         if isinstance(value := image.get(keyword), int):
             yield sr.NumContentItem(name=name, value=value, unit=codes.PIXELS, relationship_type=_ACQUISITION)
 
 
-def _orientation(image: Dataset) -> Iterator[sr.ContentItem]:
+def orientation(image: Dataset) -> Iterator[sr.ContentItem]:
+    """Both values of Patient Orientation."""
     if found := pair(image, "PatientOrientation"):
         for name, value in zip((codes.ORIENTATION_ROW, codes.ORIENTATION_COLUMN), found, strict=True):
             yield sr.TextContentItem(name=name, value=value, relationship_type=_ACQUISITION)
 
 
-def _spacing(image: Dataset) -> Iterator[sr.ContentItem]:
+def spacing(image: Dataset) -> Iterator[sr.ContentItem]:
     """Imager Pixel Spacing is row spacing, then column spacing (PS3.3 10.7.1.3): the vertical distance comes first there."""
     if found := pair(image, "ImagerPixelSpacing"):
         vertical, horizontal = map(float, found)

@@ -12,12 +12,13 @@ from hilum.domain import Document, Finding, Release, ReportJob, Result, SourceIm
 from hilum.errors import NotAnalysed
 from hilum.report.codes import device_uid
 from hilum.report.context import HeatMap, ReportContext
-from hilum.report.header import read_header
+from hilum.report.sources import Headers
 from hilum.report.wording import caveats, meaning_of
 
 MEDIA_TYPE: Final = "application/json"
 SCHEMA: Final = "hilum/result/1.0"
 _SCHEMA_FILE: Final = Path(__file__).with_name("result.schema.json")
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _MOMENTS: Final = ("first_received_at", "last_received_at", "quiet_until")
 
 
@@ -27,7 +28,9 @@ def json_schema() -> dict[str, Any]:
     return schema
 
 
-def json_report(job: ReportJob, release: Release, context: ReportContext, heat_map: HeatMap | None = None) -> Document:
+def json_report(
+    job: ReportJob, release: Release, context: ReportContext, heat_map: HeatMap | None, headers: Headers, _template: object = None
+) -> Document:
     """The encoded document of any result, also of one that was not analysed. The same result gives the same bytes."""
     result = job.result
     content = {
@@ -42,7 +45,7 @@ def json_report(job: ReportJob, release: Release, context: ReportContext, heat_m
         "verification": "unverified",
         "disclaimer": context.disclaimer,
         "caveats": caveats(result, release, context, heat_map),
-        "study": _study(job),
+        "study": _study(job, headers),
         "release": _release(release, result),
         "preprocessing_version": result.preprocessing_version,
         "findings": [_finding(finding) for finding in result.findings],
@@ -51,8 +54,13 @@ def json_report(job: ReportJob, release: Release, context: ReportContext, heat_m
         "heat_map": _heat_map(heat_map),
         "timings": _timings(result),
     }
-    encoded = json.dumps(content, ensure_ascii=False, allow_nan=False, indent=1).encode()
-    return Document(kind="json", media_type=MEDIA_TYPE, content=encoded, result_id=result.id)
+    return Document(kind="json", media_type=MEDIA_TYPE, content=_encode(content), result_id=result.id)
+
+
+def _encode(content: Mapping[str, Any]) -> bytes:
+    """A line for each member: readable, and Python's fast encoder writes no indentation."""
+    lines = [f'"{name}": {_ENCODER.encode(value)}' for name, value in content.items()]
+    return ("{\n" + ",\n".join(lines) + "\n}").encode()
 
 
 def _superseded(job: ReportJob) -> str | None:
@@ -61,9 +69,9 @@ def _superseded(job: ReportJob) -> str | None:
     return str(json.loads(before.content)["result_uid"]) if before else None
 
 
-def _study(job: ReportJob) -> dict[str, Any]:
+def _study(job: ReportJob, headers: Headers) -> dict[str, Any]:
     """What a program needs to find the patient's study in its own system; dates and times as DICOM writes them."""
-    header = _identity(job)
+    header = _identity(job, headers)
     return {
         "study_instance_uid": job.result.study_instance_uid,
         "accession_number": header.get("AccessionNumber"),
@@ -76,7 +84,7 @@ def _study(job: ReportJob) -> dict[str, Any]:
     }
 
 
-def _identity(job: ReportJob) -> dict[str, str | None]:
+def _identity(job: ReportJob, headers: Headers) -> dict[str, str | None]:
     """From the image that the structured report takes its patient from: the first used one, else the first; {} if unreadable."""
     stored = {instance.sop_instance_uid: instance for instance in job.instances}
     images = sorted(job.result.source_images, key=lambda image: not image.is_used)
@@ -84,7 +92,7 @@ def _identity(job: ReportJob) -> dict[str, str | None]:
     if first is None:
         return {}
     try:
-        header = read_header(first)
+        header = headers.of(first)
     except NotAnalysed:
         return {}  # an image that nobody can read is a reason in this very document, not an obstacle to it
     keywords = ("AccessionNumber", "PatientID", "IssuerOfPatientID", "StudyDate", "StudyTime")

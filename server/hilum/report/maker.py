@@ -31,26 +31,38 @@ def local(seconds: float, offset: str | None) -> datetime:
 
 def algorithm_equipment(result: Result, release: Release, created: datetime) -> hd.ContributingEquipment:
     """The release in Contributing Equipment Sequence, with a Device UID that changes with the weights (IHE AI Results)."""
-    state = "trained" if result.is_trained else "untrained weights"
     item = hd.ContributingEquipment(
         manufacturer=short(release.manufacturer),
         purpose_of_reference=codes.PROCESSING_EQUIPMENT,
         manufacturer_model_name=short(release.name),
         software_versions=short(release.version),
-        contribution_datetime=created.strftime("%Y%m%d%H%M%S.%f%z"),
-        contribution_description=f"Processing algorithm: {release.architecture}, {state}, weights sha256 {release.weights_sha256}"[:1024],
+        contribution_datetime=contribution_datetime(created),
+        contribution_description=contribution_description(result, release),
     )
     item.DeviceUID = codes.device_uid(release)
     return item
 
 
+def contribution_datetime(created: datetime) -> str:
+    """DT with its offset from UTC."""
+    return created.strftime("%Y%m%d%H%M%S.%f%z")
+
+
+def contribution_description(result: Result, release: Release) -> str:
+    """What the release is, as its Contributing Equipment says it (ST)."""
+    state = "trained" if result.is_trained else "untrained weights"
+    return f"Processing algorithm: {release.architecture}, {state}, weights sha256 {release.weights_sha256}"[:1024]
+
+
+def date_and_time(created: datetime) -> tuple[str, str]:
+    """DA and TM."""
+    return created.strftime("%Y%m%d"), created.strftime("%H%M%S.%f")
+
+
 def settle_times(document: Dataset, created: datetime) -> None:
     """What highdicom stamps with the time of building. A document built again must be the same document."""
-    document.InstanceCreationDate = created.date().strftime("%Y%m%d")
-    document.InstanceCreationTime = created.strftime("%H%M%S.%f")
-    for item in document.ContributingEquipmentSequence:
-        if item.get("ManufacturerModelName") == "highdicom":
-            del item.ContributionDateTime
+    document.InstanceCreationDate, document.InstanceCreationTime = document.ContentDate, document.ContentTime = date_and_time(created)
+    del document.ContributingEquipmentSequence[-1].ContributionDateTime  # of highdicom itself, which stands last
 
 
 def name_implementation(document: Dataset, context: ReportContext) -> None:

@@ -171,8 +171,8 @@ class Ledger:
         engine = self._unsynced if stage in _MADE_AGAIN else self._engine
         with engine.begin() as connection:
             written = [advancing.advance_row(connection, queue, lease, item, now) for lease, item in decided]
-            self._doorbell.ring_with(connection, _NEXT[stage])
-        self._doorbell.ring(_NEXT[stage])
+            self._doorbell.ring_with(connection, bells := _bells(stage, decided))
+        self._doorbell.ring(bells)
         return written
 
     def retry(self, stage: str, lease: Lease, detail: str, after_seconds: float, *, counts: bool = True) -> bool:
@@ -249,6 +249,12 @@ class Ledger:
     def listen(self, stage: str) -> Bell:
         """A bell that rings when rows of this stage may be due."""
         return self._doorbell.listen(stage)
+
+
+def _bells(stage: str, decided: Sequence[tuple[Lease, Advance]]) -> tuple[str, ...]:
+    """A delivery may leave another one behind: the same report in another SOP Class."""
+    has_derived = stage == "deliver" and any(item.documents for _, item in decided)
+    return (*_NEXT[stage], *(("deliver",) if has_derived else ()))
 
 
 def _chosen(stage: str, reason: str | None, study_uid: str | None, destination_name: str | None) -> ColumnElement[bool]:

@@ -30,6 +30,8 @@ from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate, require_revision
 from hilum.supervisor.housekeeping import Housekeeper
+from hilum.supervisor.triton_keeper import TritonKeeper
+from hilum.supervisor.waker import Waker
 from hilum.triton.server import EmbeddedTriton
 from hilum.wiring.charge import Charge, process_name
 from hilum.wiring.deciding import open_decisions
@@ -40,7 +42,7 @@ from hilum.wiring.state_folder import metrics_dir
 ALL = "all"
 _WATCH_SECONDS = 1.0  # a child that ends wakes the supervisor at once
 _BEAT_SECONDS = 3.0
-_DRAIN_SECONDS = 25.0
+_DRAIN_SECONDS = 20.0
 _STEADY_SECONDS = 60.0  # a child that lived this long has recovered: its next restart is immediate again
 _LONGEST_PAUSE_SECONDS = 30.0
 _CANNOT_START = 2  # exit status of a child whose settings do not let it start
@@ -71,13 +73,10 @@ class Supervisor:
     settings: Settings
     role: str = ALL
     stop: threading.Event = field(default_factory=threading.Event)
-    _wake: threading.Event = field(default_factory=threading.Event)
+    _waker: Waker = field(default_factory=Waker)
     _children: list[Child] = field(default_factory=list)
     _listening: dict[str, socket.socket] = field(default_factory=dict)
-    _triton: EmbeddedTriton | None = None
-    _triton_url: str = ""
-    _triton_retry_at: float = 0.0
-    _triton_failures: int = 0
+    _triton: TritonKeeper | None = None
     _housekeeper: Housekeeper | None = None
 
     def run(self) -> int:
@@ -90,8 +89,8 @@ class Supervisor:
         if self._runs("analyser"):
             self._triton = self._embedded_triton()
         for signum in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signum, lambda *_: self._end())
-        signal.signal(signal.SIGCHLD, lambda *_: self._wake.set())
+            signal.signal(signum, lambda *_: self.stop.set())
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # with a handler, it wakes us
         try:
             self._start_all()
             self._watch()
@@ -135,9 +134,19 @@ class Supervisor:
         if any(child.role == "listener" for child in self._children):
             self._recover_files()
         for child in self._children:
-            if child.role == "analyser" and self._triton is not None:
-                self._triton_url = self._triton.start()
-            self._spawn(child)
+            if self._may_start(child):
+                self._spawn(child)
+        if self._triton is not None:
+            self._triton.start()
+
+    def _may_start(self, child: Child) -> bool:
+        """An analyser needs to know where Triton is."""
+        return child.role != "analyser" or bool(self._triton_url)
+
+    @property
+    def _triton_url(self) -> str:
+        """Where the models run; empty until the embedded server has been ready once."""
+        return self.settings.triton.url if self._triton is None else self._triton.url
 
     def _recover_files(self) -> None:
         """Index what was acknowledged before a crash, before any listener adds to it."""
@@ -150,18 +159,19 @@ class Supervisor:
             except OSError as error:  # readers find a file where it lies, so this is no reason not to serve
                 log.error("not_settled", problem=error.strerror, advice="tried again with the next decision on a conflict")
 
-    def _embedded_triton(self) -> EmbeddedTriton | None:
+    def _embedded_triton(self) -> TritonKeeper | None:
         releases = active_releases(self.settings)
         if self.settings.triton.url:
             _require_canaries(releases, self.settings)
-            self._triton_url = self.settings.triton.url
             return None
         built = self.settings.built_dir
         if missing := [name for name, release in releases.items() if not is_built(release, built)]:
             raise ConfigurationError([f"{name} is not built in {built}: run `hilum models build {name}`." for name in missing])
         names = [release.triton_name for release in releases.values()]
         limits = self.settings.triton
-        return EmbeddedTriton(built, self.settings.site.state_dir, names, limits.start_timeout_seconds, limits.exit_timeout_seconds)
+        triton = EmbeddedTriton(built, self.settings.site.state_dir, names, limits.start_timeout_seconds, limits.exit_timeout_seconds)
+        triton.require_startable()
+        return TritonKeeper(triton, self._waker.wake)
 
     def _spawn(self, child: Child) -> None:
         fd = self._listening[child.role].fileno() if child.role in self._listening else -1
@@ -178,30 +188,23 @@ class Supervisor:
         """Restart what ends, until told to stop."""
         next_beat = 0.0
         with_ledger = Ledger(self.settings.ledger_url)
-        while True:
-            self._wake.wait(_WATCH_SECONDS)
-            self._wake.clear()
-            if self.stop.is_set():
-                break
+        while not self.stop.is_set():
             for child in self._children:
                 self._look_at(child, with_ledger)
             if self._triton is not None:
-                self._look_at_triton(self._triton)
+                self._triton.look()
             if self._housekeeper is not None:
                 self._housekeeper.look()
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + _BEAT_SECONDS
                 self._beat(with_ledger)
+            self._waker.wait(_WATCH_SECONDS)
         with_ledger.close()
-
-    def _end(self) -> None:
-        self.stop.set()
-        self._wake.set()
 
     def _look_at(self, child: Child, ledger: Ledger) -> None:
         now = time.monotonic()
         if child.process is None:
-            if now >= child.restart_at:
+            if now >= child.restart_at and self._may_start(child):
                 self._spawn(child)
             return
         status = child.process.poll()
@@ -227,22 +230,6 @@ class Supervisor:
         except OperationalError as error:
             log.warning("leases_not_ended", name=child.name, error=str(error.orig), advice="they lapse by themselves")
 
-    def _look_at_triton(self, triton: EmbeddedTriton) -> None:
-        """Start tritonserver again when it has ended; its ports stay the same, so the analyser finds it by itself."""
-        status = triton.poll()
-        if status is None or time.monotonic() < self._triton_retry_at:
-            return
-        log.error("tritonserver_ended", status=status)
-        telemetry.PROCESS_RESTARTS.labels("tritonserver").inc()
-        try:
-            self._triton_url = triton.start()
-            self._triton_failures = 0
-        except ConfigurationError as error:
-            pause = min(_LONGEST_PAUSE_SECONDS, 2.0**self._triton_failures)
-            self._triton_failures += 1
-            self._triton_retry_at = time.monotonic() + pause
-            log.error("tritonserver_does_not_start", problem=str(error), again_in_seconds=pause)
-
     def _beat(self, ledger: Ledger) -> None:
         try:
             ledger.beat(process_name("supervisor", os.getpid()), "supervisor", os.getpid(), started_at=0.0, is_ready=True)
@@ -265,6 +252,7 @@ class Supervisor:
             self._housekeeper.stop()
         for listening in self._listening.values():
             listening.close()
+        self._waker.close()
         log.info("stopped")
 
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,7 @@ from hilum.triton import command, leftovers, runtime
 
 _LAUNCHER: Final = Path(__file__).with_name("launcher.py")
 _POLL_SECONDS: Final = 0.05
-_PORT_ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 3
 _KILL_AFTER_SECONDS: Final = 5.0  # beyond Triton's own exit timeout
 _LOG_BYTES: Final = 8 << 20
 _PORT_LOST: Final = ("address already in use", "unavailable - socket", "failed to start")
@@ -63,23 +63,26 @@ class EmbeddedTriton:
         """Exit status, None while it runs (and before it was started)."""
         return self._process.poll() if self._process else None
 
-    def start(self) -> str:
+    def start(self, is_over: Callable[[], bool] = lambda: False) -> str:
         """Start and wait until every model is loaded; the gRPC address. The same ports are taken again after a crash.
 
-        Raises ConfigurationError when it cannot run here, a release is not built, a model does not load, or it takes too long.
+        One that is killed meanwhile, as by the kernel for want of memory, is started again: that must not take the listeners along.
+        Raises ConfigurationError when it cannot run here, a release is not built, a model does not load, it takes too long, or
+        `is_over` says that it is not wanted any more.
         """
-        wheel = self._require_startable()
-        if swept := leftovers.sweep(self._region_prefix):
-            log.info("leftovers_swept", what=swept)
-        for _ in range(_PORT_ATTEMPTS):
+        wheel = self.require_startable()
+        for _ in range(_ATTEMPTS):
+            if swept := leftovers.sweep(self._region_prefix):
+                log.info("leftovers_swept", what=swept)
             self.ports = self.ports or command.free_ports()
             self._spawn(wheel, self.ports)
-            if self._is_ready_in_time(self.ports):
+            if self._is_ready_in_time(self.ports, is_over):
                 log.info("triton_ready", pid=self.pid, grpc_port=self.ports.grpc, models=len(self._names))
                 return f"{command.HOST}:{self.ports.grpc}"
-            if not self._lost_its_port():
+            if is_over() or not (self._lost_its_port() or self._was_killed()):
                 break
-            self.ports = None
+            if not self._was_killed():
+                self.ports = None
         raise ConfigurationError([self._why_it_ended()])
 
     def stop(self) -> int | None:
@@ -98,7 +101,8 @@ class EmbeddedTriton:
         leftovers.sweep(self._region_prefix)
         return process.returncode
 
-    def _require_startable(self) -> runtime.Wheel:
+    def require_startable(self) -> runtime.Wheel:
+        """What it is started from. Raises ConfigurationError when it cannot run here, or a release is not built."""
         if self._process and self._process.poll() is None:
             raise RuntimeError("tritonserver is already running")
         wheel, problems = runtime.find(), runtime.preflight()
@@ -128,10 +132,10 @@ class EmbeddedTriton:
                 start_new_session=True,
             )
 
-    def _is_ready_in_time(self, ports: command.Ports) -> bool:
-        """True: every model is loaded. False: it ended by itself. Too late: it is ended, and ConfigurationError."""
+    def _is_ready_in_time(self, ports: command.Ports, is_over: Callable[[], bool]) -> bool:
+        """True: every model is loaded. False: it ended by itself, or is not wanted. Too late: it is ended, and ConfigurationError."""
         deadline = time.monotonic() + self._start_timeout
-        while self.poll() is None:
+        while self.poll() is None and not is_over():
             if command.is_ready(ports.http):
                 return True
             if time.monotonic() > deadline:
@@ -151,6 +155,11 @@ class EmbeddedTriton:
         with self.log_file.open("rb") as source:
             source.seek(self._log_start)
             return source.read(_LOG_BYTES).decode(errors="replace").splitlines()
+
+    def _was_killed(self) -> bool:
+        """By a signal: it did not end because of what it was asked to do."""
+        status = self.poll()
+        return status is not None and status < 0
 
     def _lost_its_port(self) -> bool:
         """Another program took a port between our choice and tritonserver's."""

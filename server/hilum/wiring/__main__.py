@@ -29,7 +29,7 @@ def main() -> int:
     charge = Charge(**json.load(sys.stdin))
     stop = threading.Event()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the supervisor decides the order of stopping
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    _stop_on_sigterm(stop)
     die_with_parent(charge.parent_pid)
     settings = restore(charge.settings)
     telemetry.configure_logging(settings.log.level, settings.log.format, f"{charge.role}-{charge.index}")
@@ -43,6 +43,18 @@ def main() -> int:
             log.error("cannot_start", problem=problem)
         return 2
     return 0
+
+
+def _stop_on_sigterm(stop: threading.Event) -> None:
+    """From a thread: a handler runs in the main thread, which may hold the Event's own lock just then, and would wait for itself."""
+    reader, writer = os.pipe()
+    signal.signal(signal.SIGTERM, lambda *_: os.write(writer, b"\0"))
+
+    def await_signal() -> None:
+        os.read(reader, 1)
+        stop.set()
+
+    threading.Thread(target=await_signal, name="sigterm", daemon=True).start()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from hilum import __version__, telemetry
@@ -30,14 +30,15 @@ from hilum.domain import (
 )
 from hilum.errors import Refused, Retry
 from hilum.pipeline import STAGES, StageLoop
-from hilum.report import Report, ReportContext, build_documents, derive
+from hilum.report import Report, ReportContext, derive
 from hilum.settings import Destination, Settings
 from hilum.store.ledger import Ledger
 from hilum.wiring.charge import Charge, process_name
 from hilum.wiring.heartbeat import Heartbeat
-from hilum.wiring.heat_maps import HeatMaps, build_in_time
+from hilum.wiring.heat_maps import HeatMaps
 from hilum.wiring.lanes import knows_sender, lanes_of
 from hilum.wiring.releases import load_releases
+from hilum.wiring.report_builder import ReportBuilder
 from hilum.wiring.report_pool import ReportPool
 from hilum.wiring.serving import run_async, serve
 
@@ -59,9 +60,11 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
         ReportPool(settings.pipeline.report_processes) as reports,
         contextlib.ExitStack() as lanes,
     ):
+        reporting = ReportHandler(settings, releases, ledger, reports)
+        reporting.prepare(settings.active_releases)
         loops = [
             loop("assemble", AssembleHandler(releases, ledger).handle),
-            loop("report", ReportHandler(settings, releases, ledger, reports).handle),
+            loop("report", reporting.handle),
         ]
         for name, destination in settings.destinations.items():
             handler = lanes.enter_context(contextlib.closing(DeliverHandler(name, destination, reports)))
@@ -78,19 +81,20 @@ class AssembleHandler:
     async def handle(self, job: Job) -> Advance:
         """One study."""
         assert isinstance(job, StudyJob)
-        decided = assemble(job, self._releases, self._namespace, time.time())
+        with telemetry.cpu("aggregate"):
+            decided = assemble(job, self._releases, self._namespace, time.time())
         if isinstance(decided, Waiting):
             raise Retry("the study is still growing", after_seconds=max(0.05, job.study.quiet_until - time.time()), is_outage=True)
         return Advance(StudyState.CLOSED, results=decided.results)
 
 
 class ReportHandler:
-    """report: builds the documents of a result, in another process because highdicom takes 0.2 s of CPU."""
+    """report: builds the documents of a result."""
 
     def __init__(self, settings: Settings, releases: Mapping[str, Release], ledger: Ledger, pool: ReportPool) -> None:
-        self._settings, self._releases, self._pool = settings, releases, pool
+        self._settings, self._releases = settings, releases
         self._heat_maps = HeatMaps(settings, ledger)
-        self._context = ReportContext(
+        context = ReportContext(
             manufacturer=settings.report.manufacturer,
             series_number=settings.report.series_number,
             heat_map_series_number=settings.report.heat_map_series_number,
@@ -99,6 +103,11 @@ class ReportHandler:
             software_version=__version__,
             installation_serial=ledger.serial,
         )
+        self._builder = ReportBuilder(pool, context)
+
+    def prepare(self, releases: Iterable[str]) -> None:
+        """Have the templates of these compiled."""
+        self._builder.prepare(self._releases[name] for name in releases)
 
     async def handle(self, job: Job) -> Advance:
         """One result."""
@@ -118,9 +127,9 @@ class ReportHandler:
     async def _build(self, job: ReportJob, release: Release, kinds: tuple[str, ...]) -> Report:
         takers = [item for name, item in self._settings.destinations.items() if self._wants("heatmap", name, job)]
         if not self._heat_maps.is_wanted(job, release, takers):
-            return Report(await self._pool.run(build_documents, job, release, self._context, kinds), None)
+            return Report(await self._builder.documents(job, release, kinds), None)
         sources = await self._heat_maps.sources(job)
-        return await self._pool.run(build_in_time, job, release, self._context, kinds, sources)
+        return await self._builder.with_heat_map(job, release, kinds, sources)
 
     def _address(self, document: Document, job: ReportJob) -> NewDocument:
         """Where a document goes. Untrained weights go only where somebody asked for them (promise 8)."""
@@ -174,7 +183,8 @@ class DeliverHandler:
         return Advance(DeliveryState.DELIVERED)
 
     def _send(self, job: DeliveryJob) -> None:
-        self._lanes.of(job).deliver(job.document)
+        with telemetry.cpu("deliver"):
+            self._lanes.of(job).deliver(job.document)
 
     async def _step_down(self, job: DeliveryJob, error: ClassRefused) -> Advance:
         """The same report in the class that the receiver takes: a document of its own, stored before it is sent."""

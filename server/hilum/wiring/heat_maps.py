@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from hilum import telemetry
 from hilum.domain import ActivationMaps, Outcome, Release, ReportJob
-from hilum.report import HeatMapSources, Picture, Report, ReportContext, build_report
+from hilum.report import HeatMapSources, Picture, Report, ReportContext, SrTemplate, build_report
 from hilum.settings import Destination, Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
@@ -66,11 +66,12 @@ def build_in_time(
     context: ReportContext,
     kinds: Iterable[str],
     sources: HeatMapSources,
+    template: SrTemplate | None = None,
     seconds: int = _DEADLINE_SECONDS,
 ) -> Report:
     """`build_report` in a process of a pool. Codecs are C code on foreign input: one that hangs ends its process by SIGALRM."""
     signal.alarm(seconds)
     try:
-        return build_report(job, release, context, kinds, sources)
+        return build_report(job, release, context, kinds, sources, template)
     finally:
         signal.alarm(0)

@@ -1,0 +1,108 @@
+"""`make bench-cpu`: where the CPU of an image goes, by stage and by process, at rest and at work, for a 10 MB and a 0.5 MB image.
+
+It starts a Hilum of its own with DenseNet-121 in OpenVINO (bf16 where the CPU has it), is its sender and its PACS, and leaves both
+out of the figures. Results, with those of earlier runs, in `load_tests/results/bench-cpu.json`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from pydicom import Dataset
+
+from hilum.errors import ConfigurationError
+from load_tests import phantom
+from load_tests.accounting import Accountant
+from load_tests.cpu_engine import build_fastest, count_engine
+from load_tests.cpu_result import Measured, goals, record, show
+from load_tests.cpu_stages import Window, rows
+from load_tests.cpu_street import Street
+from load_tests.measure import circumstances
+from load_tests.serving import REPOSITORY, HilumEnded
+
+RESULT = Path(__file__).with_name("results") / "bench-cpu.json"
+BENCH_FOLDER = REPOSITORY / "state" / "bench-cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """An image's size: two bytes a pixel."""
+
+    name: str
+    rows: int
+    columns: int
+
+
+SIZES = (Size("10 MB", 2500, 2048), Size("0.5 MB", 512, 512))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Exit code: 0 all goals hold, 1 they do not, 2 the run did not take place."""
+    options = parse(words)
+    try:
+        around = circumstances()
+        measured = measure(options)
+    except (HilumEnded, ConfigurationError, subprocess.CalledProcessError, OSError) as error:
+        print(f"no measurement: {error}", file=sys.stderr)
+        return 2
+    show(measured)
+    if options.result is not None:
+        record(options.result, measured, around, vars(options))
+    return 0 if all(goal.holds for goal in goals(measured)) else 1
+
+
+def parse(words: Sequence[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="load_tests.cpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--studies", type=int, default=50, help="studies of two images of each size (%(default)s)")
+    add("--rate", type=float, default=1.5, help="studies a second (%(default)s)")
+    add("--idle", type=float, default=20.0, help="how long Hilum is left alone, seconds (%(default)s)")
+    add("--result", type=Path, default=RESULT, help="(%(default)s)")
+    return parser.parse_args(words)
+
+
+def measure(options: argparse.Namespace) -> Measured:
+    """Idle, then each size."""
+    built = build_fastest(BENCH_FOLDER)
+    count_engine(built)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hilum-cpu-", ignore_cleanup_errors=True))
+        street = stack.enter_context(Street(Path(folder), built))
+        accountant = stack.enter_context(Accountant(street.pid))
+        studies = {size.name: studies_of(size) for size in SIZES}
+        for of_size in studies.values():
+            street.send(of_size, 4, options.rate)
+        say(f"idle for {options.idle:g} s")
+        street.settle()
+        idle = street.watched(accountant, lambda: time.sleep(options.idle))
+        loads: dict[str, Window] = {}
+        for name, of_size in studies.items():
+            say(f"{options.studies} studies of two images of {name}, {options.rate:g} a second")
+            loads[name] = street.watched(accountant, partial(street.send, of_size, options.studies, options.rate))
+    images = 2 * options.studies
+    return Measured(idle, {name: rows(load, idle, images) for name, load in loads.items()}, loads, images, built.release.id)
+
+
+def studies_of(size: Size) -> list[list[Dataset]]:
+    """Two frontal images a study: the release reads no others."""
+    say(f"drawing images of {size.name}")
+    return [phantom.make_study(seed, views=("PA", "AP"), rows=size.rows, columns=size.columns) for seed in range(2)]
+
+
+def say(text: str) -> None:
+    """Progress."""
+    print(f"{time.strftime('%H:%M:%S')}  {text}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

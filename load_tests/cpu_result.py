@@ -1,0 +1,117 @@
+"""A run of `make bench-cpu` as a table for a person and as JSON with its history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from load_tests.cpu_stages import Row, Window, by_stage, everything_else, outside_model, summed
+from load_tests.measure import Goal
+
+_HISTORY = 50
+_OUTSIDE_GOALS = {"10 MB": 14.0, "0.5 MB": 4.0}
+_ELSE_GOAL = 4.0
+_IDLE_GOAL = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A run: `images` of each size."""
+
+    idle: Window
+    rows: Mapping[str, Sequence[Row]]
+    loads: Mapping[str, Window]
+    images: int
+    release: str = ""
+
+
+def goals(measured: Measured) -> list[Goal]:
+    """Those of the issue."""
+    found = []
+    for size, rows in measured.rows.items():
+        stages = by_stage(rows)
+        found += [
+            Goal(f"CPU outside the model, {size} image", outside_model(stages), "ms", _OUTSIDE_GOALS[size]),
+            Goal(f"all but receive, decode, prepare, model, {size}", everything_else(stages), "ms", _ELSE_GOAL),
+        ]
+    return [*found, Goal("idle Hilum", measured.idle.cores(), "cores", _IDLE_GOAL)]
+
+
+def show(measured: Measured) -> None:
+    """For a person, 80 columns at most."""
+    print("\n".join(lines(measured)))
+
+
+def lines(measured: Measured) -> Iterator[str]:
+    """By stage, by process, and the goals."""
+    sizes = list(measured.rows)
+    yield f"\n{'ms of CPU per image':28}" + "".join(f"{size:>12}" for size in sizes)
+    tables = [by_stage(rows) for rows in measured.rows.values()]
+    yield from (_line(stage, [table[stage] for table in tables]) for stage in tables[0])
+    yield _line("outside the model", [outside_model(table) for table in tables])
+    yield _line("all", [sum(table.values()) for table in tables])
+    yield _line("sender and PACS, not Hilum", [1000 * load.generator / measured.images for load in measured.loads.values()])
+    yield f"\n{'by process':28}" + "".join(f"{size:>12}" for size in sizes) + f"{'idle, % of a core':>22}"
+    by_role = [summed(rows, lambda row: row.role) for rows in measured.rows.values()]
+    for role in sorted({role for table in by_role for role in table}):
+        idle = 100 * measured.idle.roles.get(role, 0.0) / measured.idle.seconds
+        yield _line(role, [table.get(role, 0.0) for table in by_role]) + f"{idle:22.2f}"
+    yield ""
+    for goal in goals(measured):
+        yield f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3g} {goal.unit} (<= {goal.goal:g})"
+
+
+def _line(name: str, values: Sequence[float]) -> str:
+    return f"{name:28}" + "".join(f"{value:12.2f}" for value in values)
+
+
+def record(path: Path, measured: Measured, around: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+    """Write the run; the one before it goes into the history."""
+    content = {
+        "what": "CPU by stage and process, milliseconds per image; idle polling is that of an idle Hilum in the same time",
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "release": measured.release,
+        **around,
+        "settings": {name: value for name, value in settings.items() if not isinstance(value, Path)},
+        "idle_cores": {role: round(seconds / measured.idle.seconds, 5) for role, seconds in measured.idle.roles.items()},
+        "milliseconds_per_image": {size: _rounded(by_stage(rows)) for size, rows in measured.rows.items()},
+        "charged": {size: _rounded(_charged(load, measured.images)) for size, load in measured.loads.items()},
+        "sender_and_pacs": {size: round(1000 * load.generator / measured.images, 3) for size, load in measured.loads.items()},
+        "by_process": {size: _of_processes(rows) for size, rows in measured.rows.items()},
+        "seconds": {size: round(load.seconds, 1) for size, load in measured.loads.items()},
+        "batches": {size: {str(edge): count for edge, count in load.batches.items() if count} for size, load in measured.loads.items()},
+        "goals": [goal.as_json() for goal in goals(measured)],
+        "history": _history(path),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _charged(load: Window, images: int) -> dict[str, float]:
+    """hilum_cpu_seconds_total as it is, idle polling included: the ledger's share by the stage that asks."""
+    return {label: 1000 * seconds / images for label, seconds in load.charged.items()}
+
+
+def _of_processes(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
+    return {
+        role: _rounded({row.stage: row.milliseconds for row in rows if row.role == role}) for role in sorted({row.role for row in rows})
+    }
+
+
+def _rounded(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in values.items()}
+
+
+def _history(path: Path) -> list[dict[str, Any]]:
+    """Earlier runs in short, the oldest first."""
+    try:
+        earlier = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    kept = {name: earlier[name] for name in ("measured_at", "commit", "is_modified", "milliseconds_per_image")}
+    short = kept | {"idle_cores": round(sum(earlier["idle_cores"].values()), 5)}
+    return [*earlier["history"], short][-_HISTORY:]

@@ -1,0 +1,1 @@
+"""The peer: what somebody would build today instead of Hilum. Orthanc receives, two Python workers read and report; `docs/peer.md`."""

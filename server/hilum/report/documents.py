@@ -1,0 +1,45 @@
+"""The structured report of a result, by the reference builder or by a template: the same bytes."""
+
+from __future__ import annotations
+
+from pydicom.uid import Comprehensive3DSRStorage
+
+from hilum.domain import Document, Release, ReportJob
+from hilum.report.context import HeatMap, ReportContext
+from hilum.report.maker import MEDIA_TYPE, encode
+from hilum.report.quiet import quietly
+from hilum.report.sources import Headers, replaced
+from hilum.report.structured_report import build
+from hilum.report.template import SrTemplate
+
+
+def structured_report(
+    job: ReportJob,
+    release: Release,
+    context: ReportContext,
+    heat_map: HeatMap | None,
+    headers: Headers,
+    template: SrTemplate | None,
+) -> Document:
+    """The encoded document of one result. UIDs and times are the result's; nothing here asks a clock.
+
+    It is about the used images, or, when no image was analysed, about all of them and says why. A template writes the same bytes
+    as the reference builder. Raises what `Headers.reported` raises, and Unusual for what the template cannot say.
+    """
+    images, before = headers.reported(), replaced(job)
+    with quietly():
+        content = (
+            encode(build(job.result, release, context, images, before, heat_map))
+            if template is None
+            else template.fill(job.result, images, before, heat_map)
+        )
+    return Document(
+        kind="sr",
+        media_type=MEDIA_TYPE,
+        content=content,
+        sop_class_uid=Comprehensive3DSRStorage,
+        sop_instance_uid=job.result.identifiers["sr"],
+        series_instance_uid=job.result.identifiers["sr_series"],
+        predecessor_uid=before[0].sop_instance_uid if before else None,
+        result_id=job.result.id,
+    )

@@ -1,0 +1,95 @@
+"""The structured report as a template: compiled from the reference builder once for a release, filled for each study.
+
+What is compiled are content items, not whole documents: any number of images, findings and comments is put together from the same
+pieces. A filled template is byte for byte what the reference builder writes, and proves it on two samples before it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from pydicom.dataset import Dataset
+
+from hilum.domain import Document, Release, Result
+from hilum.report.context import HeatMap, ReportContext
+from hilum.report.header import utc_offset
+from hilum.report.maker import date_and_time, local
+from hilum.report.template.equipment import Equipment
+from hilum.report.template.evaluations import Evaluations
+from hilum.report.template.frame import Frame
+from hilum.report.template.groups import Groups
+from hilum.report.template.library import Library
+from hilum.report.template.references import Reference, References
+from hilum.report.template.unusual import UNUSUAL, Unusual
+from hilum.report.template.values import text, uid
+from hilum.report.wording import series_description
+
+__all__ = ["UNUSUAL", "SrTemplate", "Unusual"]
+
+
+@dataclass(frozen=True, slots=True)
+class SrTemplate:
+    """Pieces of a structured report of one release in one installation. `context_items`: language, observer, procedure."""
+
+    release: Release
+    context: ReportContext
+    sop_classes: frozenset[str]
+    frame: Frame
+    equipment: Equipment
+    references: References
+    context_items: bytes
+    library: Library
+    groups: Groups
+    evaluations: Evaluations
+
+    def fill(self, result: Result, images: Sequence[Dataset], before: Sequence[Document], heat_map: HeatMap | None) -> bytes:
+        """The Part 10 file that `structured_report.build` makes of the same. Raises Unusual."""
+        if images[0].SOPClassUID not in self.sop_classes:
+            raise Unusual("unknown_sop_class")
+        said = dict(self._said(result, images, before, heat_map))
+        return self.frame.fill(uid(result.identifiers["sr"]), said, images[0])
+
+    def _said(
+        self, result: Result, images: Sequence[Dataset], before: Sequence[Document], heat_map: HeatMap | None
+    ) -> Iterator[tuple[str, bytes]]:
+        offset = utc_offset(images[0])
+        created = local(result.created_at, offset)
+        date, time = map(text, date_and_time(created))
+        yield from (("InstanceCreationDate", date), ("InstanceCreationTime", time), ("ContentDate", date), ("ContentTime", time))
+        if offset is not None:
+            yield "TimezoneOffsetFromUTC", text(offset)
+        yield "SOPInstanceUID", uid(result.identifiers["sr"])
+        yield "SeriesInstanceUID", uid(result.identifiers["sr_series"])
+        yield "SeriesDescription", text(series_description(result))
+        yield "InstanceNumber", text(str(result.revision))
+        yield "ContributingEquipmentSequence", self.equipment.fill(result, self.release, created, images[0])
+        yield "CurrentRequestedProcedureEvidenceSequence", self._references([*map(_image, images), *_shown(heat_map)], result)
+        if before:
+            yield "PredecessorDocumentsSequence", self._references(map(_document, before), result)
+        yield "ContentSequence", self._tree(result, images, heat_map)
+
+    def _references(self, references: Iterable[Reference], result: Result) -> bytes:
+        return self.references.fill(result.study_instance_uid, references)
+
+    def _tree(self, result: Result, images: Sequence[Dataset], heat_map: HeatMap | None) -> bytes:
+        parts = (
+            self.context_items,
+            self.library.fill(images),
+            self.groups.fill(result, self.release, images, heat_map),
+            self.evaluations.fill(result, self.release, self.context, heat_map),
+        )
+        return b"".join(parts)
+
+
+def _image(image: Dataset) -> Reference:
+    return Reference(image.SOPClassUID, image.SOPInstanceUID, image.SeriesInstanceUID)
+
+
+def _document(document: Document) -> Reference:
+    return Reference(document.sop_class_uid or "", document.sop_instance_uid or "", document.series_instance_uid or "")
+
+
+def _shown(heat_map: HeatMap | None) -> Iterator[Reference]:
+    if heat_map is not None and heat_map.finding_keys:
+        yield Reference(heat_map.sop_class_uid, heat_map.sop_instance_uid, heat_map.series_instance_uid)

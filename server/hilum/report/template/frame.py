@@ -1,0 +1,69 @@
+"""All of a document but its tree: what stands fast, what is the result's, and what is inherited from an image."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydicom.dataset import Dataset
+
+from hilum.report.inherited import INHERITED, tags
+from hilum.report.template.cutting import Template, cut, cut_element
+from hilum.report.template.writing import encoded
+
+_INHERITED: Final = tags(INHERITED)
+_PREAMBLE: Final = b"\0" * 128 + b"DICM" + b"\x02\0\0\0UL\x04\0"
+# The elements whose values, or items, are the result's.
+_GAPS: Final = (
+    "InstanceCreationDate",
+    "InstanceCreationTime",
+    "SOPInstanceUID",
+    "ContentDate",
+    "ContentTime",
+    "TimezoneOffsetFromUTC",
+    "SeriesDescription",
+    "ContributingEquipmentSequence",
+    "SeriesInstanceUID",
+    "InstanceNumber",
+    "PredecessorDocumentsSequence",
+    "CurrentRequestedProcedureEvidenceSequence",
+    "ContentSequence",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """File Meta Information, the elements that stand fast, and those with gaps."""
+
+    meta: Template
+    constants: Mapping[int, bytes]
+    gaps: Mapping[str, tuple[int, Template]]
+
+    def fill(self, sop_instance_uid: bytes, said: Mapping[str, bytes], image: Dataset) -> bytes:
+        """The Part 10 file with these values of `_GAPS`; patient and study are those of `image`, encoded by pydicom."""
+        meta = self.meta.fill(sop_instance_uid)
+        elements = {**self.constants, **dict(self._said(said)), **_inherited(image)}
+        return b"".join([_PREAMBLE, struct.pack("<L", len(meta)), meta, *[elements[tag] for tag in sorted(elements)]])
+
+    def _said(self, said: Mapping[str, bytes]) -> Iterable[tuple[int, bytes]]:
+        for keyword, value in said.items():
+            tag, template = self.gaps[keyword]
+            yield tag, template.fill(value)
+
+
+def _inherited(image: Dataset) -> dict[int, bytes]:
+    return {int(tag): encoded([image[tag]]) for tag in image.keys() & _INHERITED}
+
+
+def compile_frame(report: Dataset) -> Frame:
+    """From a report that has every element of `_GAPS`."""
+    named = {keyword: report[keyword] for keyword in _GAPS}
+    fast = {element.tag: element for element in report if element.keyword not in named and element.tag not in _INHERITED}
+    meta = Dataset({tag: element for tag, element in report.file_meta.items() if tag.element != 0})
+    return Frame(
+        Template(cut(meta, {"MediaStorageSOPInstanceUID": "uid"}), "uid"),
+        {int(tag): encoded([element]) for tag, element in fast.items()},
+        {keyword: (int(item.tag), Template(cut_element(item, {keyword: "value"}), "value")) for keyword, item in named.items()},
+    )

@@ -1,0 +1,31 @@
+"""Values of a template's gaps, encoded and padded to even length (PS3.5 6.2)."""
+
+from __future__ import annotations
+
+import struct
+
+from pydicom.valuerep import DS
+
+_DOUBLE = struct.Struct("<d")
+
+
+def text(value: str) -> bytes:
+    """UTF-8, padded with a space: every Value Representation of characters but UI."""
+    raw = value.encode("utf-8", "replace")
+    return raw + b" " if len(raw) & 1 else raw
+
+
+def uid(value: str) -> bytes:
+    """UI is padded with NULL."""
+    raw = value.encode("ascii")
+    return raw + b"\0" if len(raw) & 1 else raw
+
+
+def decimal(value: float) -> bytes:
+    """DS, at most 16 characters, as highdicom has pydicom format it."""
+    return text(str(DS(value, auto_format=True)))
+
+
+def double(value: float) -> bytes:
+    """FD."""
+    return _DOUBLE.pack(value)

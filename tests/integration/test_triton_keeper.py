@@ -1,0 +1,71 @@
+"""A tritonserver that dies, or hangs, while it starts: it is started again, and whoever wants to stop need not wait for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hilum.supervisor.triton_keeper import TritonKeeper
+from hilum.triton.server import EmbeddedTriton
+from tests.support.models import Tiny, make_tiny
+from tests.support.triton import killed_afterwards, require_triton, stubs
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    require_triton()
+    return make_tiny(tmp_path_factory.mktemp("keeper"))
+
+
+@pytest.fixture
+def triton(tiny: Tiny, tmp_path: Path) -> Iterator[EmbeddedTriton]:
+    shutil.copytree(tiny.built_dir, tmp_path / "built")
+    made = EmbeddedTriton(tmp_path / "built", tmp_path / "state", [tiny.release.triton_name], 60, 10)
+    with killed_afterwards(made):
+        yield made
+
+
+def test_one_that_ends_is_started_again_at_its_address(triton: EmbeddedTriton) -> None:
+    ready = threading.Semaphore(0)
+    keeper = TritonKeeper(triton, ready.release)
+    keeper.start()
+    assert ready.acquire(timeout=60)
+    url, first = keeper.url, triton.pid or 0
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: triton.poll() is not None)
+    keeper.look()
+    assert ready.acquire(timeout=60)
+    assert keeper.url == url
+    assert triton.pid != first
+    keeper.stop()
+    assert triton.poll() is not None
+
+
+def test_one_that_stands_still_while_it_starts_can_be_stopped(triton: EmbeddedTriton, tiny: Tiny) -> None:
+    keeper = TritonKeeper(triton, lambda: None)
+    keeper.start()
+    wait_for(lambda: triton.pid and stubs(triton.pid, tiny.release.triton_name))
+    os.kill(stubs(triton.pid or 0, tiny.release.triton_name)[0], signal.SIGSTOP)
+    keeper.stop()
+    assert triton.poll() is not None
+
+
+def test_one_that_cannot_load_its_model_is_tried_again(triton: EmbeddedTriton, tiny: Tiny, tmp_path: Path) -> None:
+    network = tmp_path / "built/embedded" / tiny.release.triton_name / "1/model.onnx"
+    whole = network.read_bytes()
+    network.write_bytes(b"damaged")
+    ready = threading.Semaphore(0)
+    keeper = TritonKeeper(triton, ready.release)
+    keeper.start()
+    wait_for(lambda: triton.poll() is not None, what="the first try")
+    assert keeper.url == ""
+    network.write_bytes(whole)
+    assert ready.acquire(timeout=60)
+    keeper.stop()

@@ -1,0 +1,79 @@
+"""Ledgers for tests, on SQLite and on a real PostgreSQL, each copied from one that was migrated once."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from hilum.store.ledger import Ledger
+from hilum.store.migrate import migrate
+from tests.support.postgres import fresh_database, postgres_server
+from tests.support.street import Clock, Street
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL of this test run; every test takes databases of its own from it."""
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database without tables."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    return fresh_database(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A migrated ledger without rows."""
+    return migrated_sqlite(tmp_path) if request.param == "sqlite" else migrated_postgres(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Stands still until the test moves it."""
+    return Clock()
+
+
+@pytest.fixture
+def street(ledger_url: str, clock: Clock) -> Iterator[Street]:
+    """The stages of Hilum by hand, over `ledger_url`."""
+    ledger = Ledger(ledger_url, clock)
+    yield Street(ledger, clock)
+    ledger.close()
+
+
+def migrated_sqlite(folder: Path) -> str:
+    """URL of a ledger in `folder`. All of them share an identity."""
+    file = folder / "ledger.sqlite"
+    file.write_bytes(_migrated_file())
+    return f"sqlite:///{file}"
+
+
+def migrated_postgres(url: str) -> str:
+    """URL of a ledger on the server of `url`. All of a server share an identity."""
+    return fresh_database(url, _migrated_database(url))
+
+
+@cache
+def _migrated_file() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "ledger.sqlite")
+        migrate(f"sqlite:///{file}")
+        return file.read_bytes()
+
+
+@cache
+def _migrated_database(url: str) -> str:
+    """Name of a database to which nobody connects: PostgreSQL copies no other."""
+    made = fresh_database(url)
+    migrate(made)
+    return str(make_url(made).database)
