@@ -22,9 +22,8 @@ from hilum.receive.account import Account, printable
 from hilum.receive.door import Door
 from hilum.receive.handover import Handover
 from hilum.receive.storage import Storage
+from hilum.receive.streamed_association import StreamedAssociation
 from hilum.receive.streamed_storage import StreamedStorage
-from hilum.receive.streaming.loop import End, Loop
-from hilum.receive.streaming.provider import Context
 
 _log = telemetry.logger("receive")
 
@@ -40,8 +39,8 @@ class Acceptor:
         self._door = door
         self._account = Account(peer_address, started_at=time.time())
         self._storage = Storage(assoc, self._account, door.reception, door.settings.maximum_object_bytes)
-        self._handover = Handover(assoc) if door.is_streaming else None
-        self._loop: Loop | None = None
+        self._handover = Handover(assoc, is_wanted=door.is_streaming)
+        self._streamed: StreamedAssociation | None = None
         self._is_closed = False
         for event, handler in (
             (evt.EVT_REQUESTED, self._requested),
@@ -81,27 +80,10 @@ class Acceptor:
             for context in self.assoc.rejected_contexts
             if context.abstract_syntax not in accepted
         )
-        if self._handover is not None and (sock := self._handover.take_over()) is not None:
-            self._stream(sock)
-
-    def _stream(self, sock: socket.socket) -> None:
-        """Receive on pynetdicom's thread and socket until the association is over; pynetdicom then finds it ended and closes."""
-        contexts = {
-            context.context_id: Context(str(context.abstract_syntax), str(context.transfer_syntax[0]))
-            for context in self.assoc.accepted_contexts
-        }
-        provider = StreamedStorage(self._account, self._door.reception)
-        self._loop = loop = Loop(sock, contexts, provider, self._door.closing, maximum_pdu_bytes=self.assoc.requestor.maximum_length)
-        try:
-            end = loop.run()
-        except Exception:  # noqa: BLE001 - a bug in it ends this association only, and pynetdicom would not say a word
-            _log.exception("association_failed")
-            end = End.PROTOCOL_ERROR
-        self._account.abort_reason = end.value
-        self.assoc.is_released = end is End.RELEASED
-        self.assoc.is_aborted = end is not End.RELEASED
-        self.assoc.is_established = False
-        loop.close()
+        if (sock := self._handover.take_over()) is not None:
+            provider = StreamedStorage(self._account, self._door.reception)
+            self._streamed = StreamedAssociation(self.assoc, sock, provider, self._door.closing)
+            self._streamed.run(self._account)
 
     def _acse_received(self, event: Event) -> None:
         if isinstance(event.primitive, A_ABORT):
@@ -109,9 +91,9 @@ class Acceptor:
 
     def _pdu_sent(self, event: Event) -> None:
         if isinstance(event.pdu, A_ASSOCIATE_AC):
-            self._accepted()
+            self._handover.accepted()
         elif isinstance(event.pdu, A_ABORT_RQ):
-            self._not_handed_over()
+            self._handover.failed()
             self._account.is_nonsense = not self._account.is_requested
             # PS3.8 9.3.8: source 2 is the provider, which has seen something that must not be; ours is a time-out or the end.
             self._account.abort_reason = self._account.abort_reason or ("protocol_error" if event.pdu.source == 2 else "aborted_here")
@@ -120,22 +102,9 @@ class Acceptor:
             self._account.abort_reason = "shutdown"
             self.assoc.abort(block=False)
 
-    def _accepted(self) -> None:
-        """On the thread that reads PDUs, before it can read the next one."""
-        if self._handover is None:
-            return
-        if policy.STREAMED_SOP_CLASSES.issuperset(context.abstract_syntax for context in self.assoc.accepted_contexts):
-            self._handover.accepted()
-        else:
-            self._handover.failed()
-
-    def _not_handed_over(self) -> None:
-        if self._handover is not None:
-            self._handover.failed()
-
     def _connection_closed(self, _event: Event) -> None:
         self._is_closed = True
-        self._not_handed_over()
+        self._handover.failed()
         if not self._account.is_requested:
             # Else the association's thread waits out the whole time-out for a request that cannot come.
             self.assoc.dul.to_user_queue.put(None)
@@ -176,8 +145,8 @@ class Acceptor:
         """At the end of the process: abort between two messages, never inside one."""
         if not self._account.is_requested:
             self.cut()
-        elif self._loop is not None:
-            self._loop.wake_if_idle()
+        elif self._streamed is not None:
+            self._streamed.wake_if_idle()
         elif self.assoc.is_established and not self._storage.is_busy:
             self._account.abort_reason = "shutdown"
             self.assoc.abort(block=False)

@@ -11,21 +11,25 @@ import threading
 
 from pynetdicom.association import Association
 
+from hilum.receive.policy import STREAMED_SOP_CLASSES
+
 _PATIENCE_SECONDS = 5.0
 
 
 class Handover:
-    """Of one association. `take_over` runs on its thread, the rest on the thread that reads PDUs."""
+    """Of one association, if it `is_wanted`. `take_over` runs on its thread, the rest on the thread that reads PDUs."""
 
-    def __init__(self, assoc: Association) -> None:
-        self._assoc = assoc
-        self._is_accepted = False
+    def __init__(self, assoc: Association, *, is_wanted: bool = True) -> None:
+        self._assoc, self._is_wanted = assoc, is_wanted
+        self._is_possible = False
         self._is_decided = threading.Event()
 
     def accepted(self) -> None:
-        """The A-ASSOCIATE-AC is on the wire: stop reading."""
-        self._assoc.dul.kill_dul()
-        self._is_accepted = True
+        """The A-ASSOCIATE-AC is on the wire: stop reading, if the loop can serve all that was accepted."""
+        accepted = {context.abstract_syntax for context in self._assoc.accepted_contexts}
+        if self._is_wanted and accepted <= STREAMED_SOP_CLASSES:
+            self._assoc.dul.kill_dul()
+            self._is_possible = True
         self._is_decided.set()
 
     def failed(self) -> None:
@@ -35,7 +39,7 @@ class Handover:
     def take_over(self) -> socket.socket | None:
         """The socket, which nobody else reads from now on; None: it is pynetdicom's."""
         self._is_decided.wait(_PATIENCE_SECONDS)
-        if not self._is_accepted:
+        if not self._is_possible:
             return None
         self._assoc.dul.join(_PATIENCE_SECONDS)
         wrapped = self._assoc.dul.socket

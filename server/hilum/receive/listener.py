@@ -26,7 +26,7 @@ from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer
 from hilum.receive.intake import Intake
 from hilum.receive.reception import Maker, Reception
-from hilum.receive.self_test import handover_works
+from hilum.receive.self_test import may_stream
 from hilum.receive.threads import start_thread
 from hilum.receive.watermarks import Watermarks
 from hilum.settings import Receive, Settings
@@ -51,16 +51,17 @@ def serve_listener(settings: Settings, listening_socket: socket.socket, ledger: 
 
     What an earlier process of this name (`archive.process`) left behind is swept and indexed first.
     """
+    # Both are documented: no log of pynetdicom's own, which holds identifiers and costs a tenth of the time; our context in its threads.
+    _config.LOG_HANDLER_LEVEL = "none"
+    _config.PASS_CONTEXTVARS = True
     indexer = Indexer(settings, ledger, archive)
     archive.sweep(archive.process)
     for file in archive.unindexed(archive.process):
         indexer.put(file)
     indexer.start()
-    watermarks = Watermarks(settings.receive, archive, LedgerViews(settings.ledger_url))
-    reception = Reception(Intake(settings.receive, archive, indexer), ledger, Maker(settings.report.manufacturer, ledger.serial))
     accounts = AccountBook(ledger)
     accounts.start()
-    door = Door(settings.receive, reception, accounts, watermarks.rejection, is_streaming=_is_streaming(settings.receive))
+    door = _make_door(settings, archive, indexer, accounts, ledger)
     server = _make_server(settings.receive, listening_socket, door)
     accepting = start_thread("accept", server.serve_forever, _POLL_SECONDS)
     _log.info("listening", port=listening_socket.getsockname()[1])
@@ -76,21 +77,10 @@ def serve_listener(settings: Settings, listening_socket: socket.socket, ledger: 
         raise RuntimeError("the accepting thread has ended")
 
 
-def _is_streaming(settings: Receive) -> bool:
-    _quieten_pynetdicom()
-    if settings.listener != "streaming":
-        return False
-    if not (works := handover_works()):
-        _log.warning(
-            "slow_listener", advice="the streaming loop does not work here: received by pynetdicom alone, at several times the cost"
-        )
-    return works
-
-
-def _quieten_pynetdicom() -> None:
-    # Both are documented: no log of pynetdicom's own, which holds identifiers and costs a tenth of the time; our context in its threads.
-    _config.LOG_HANDLER_LEVEL = "none"
-    _config.PASS_CONTEXTVARS = True
+def _make_door(settings: Settings, archive: Archive, indexer: Indexer, accounts: AccountBook, ledger: Ledger) -> Door:
+    watermarks = Watermarks(settings.receive, archive, LedgerViews(settings.ledger_url))
+    reception = Reception(Intake(settings.receive, archive, indexer), ledger, Maker(settings.report.manufacturer, ledger.serial))
+    return Door(settings.receive, reception, accounts, watermarks.rejection, is_streaming=may_stream(settings.receive))
 
 
 def _make_server(settings: Receive, listening_socket: socket.socket, door: Door) -> SharedSocketServer:

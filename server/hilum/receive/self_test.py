@@ -14,16 +14,31 @@ from pynetdicom.pdu import A_ASSOCIATE_AC
 from pynetdicom.sop_class import Verification
 from pynetdicom.transport import ThreadedAssociationServer
 
-from hilum import IMPLEMENTATION_CLASS_UID
+from hilum import IMPLEMENTATION_CLASS_UID, telemetry
+from hilum.receive.account import Account
 from hilum.receive.handover import Handover
+from hilum.receive.streamed_association import StreamedAssociation
 from hilum.receive.streaming import pdu
 from hilum.receive.streaming.command import C_ECHO_RQ
-from hilum.receive.streaming.loop import End, Loop
-from hilum.receive.streaming.provider import Context, Incoming
+from hilum.receive.streaming.provider import Incoming
 from hilum.receive.threads import start_thread
+from hilum.settings import Receive
+
+_log = telemetry.logger("receive")
 
 _SECONDS, _POLL_SECONDS = 5.0, 0.01
 _EVERY_CONTEXT = 1
+
+
+def may_stream(settings: Receive) -> bool:
+    """Whether the streaming loop is wanted and works; with a warning where it does not."""
+    if settings.listener != "streaming":
+        return False
+    if not (works := handover_works()):
+        _log.warning(
+            "slow_listener", advice="the streaming loop does not work here: received by pynetdicom alone, at several times the cost"
+        )
+    return works
 
 
 def handover_works() -> bool:
@@ -106,8 +121,5 @@ def _serve(assoc: Association, handover: Handover, by_loop: threading.Event) -> 
     if (sock := handover.take_over()) is None:
         return
     sock.settimeout(_SECONDS)
-    loop = Loop(sock, {_EVERY_CONTEXT: Context(Verification, "")}, _NoStorage(), threading.Event())
     by_loop.set()
-    assoc.is_released = loop.run() is End.RELEASED
-    assoc.is_established = False
-    loop.close()
+    StreamedAssociation(assoc, sock, _NoStorage(), threading.Event()).run(Account("", 0.0))

@@ -23,7 +23,7 @@ class Connection:
         self._sock = sock
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._start = self._end = 0
-        self.release: Callable[[], None] = lambda: None
+        self.release: Callable[[], None] = _nothing
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
         """The next bytes, in this layout."""
@@ -62,10 +62,17 @@ class Connection:
         """All of it."""
         self._sock.sendall(data)
 
-    def say_last(self, data: bytes) -> None:
-        """Send it if the peer still listens, and wait until the peer closes: bytes that nobody reads would reset what we sent."""
+    def close(self, last: bytes) -> None:
+        """Say the last word, if there is one, and wait until the peer closes: bytes that nobody reads would reset what we sent."""
         with contextlib.suppress(OSError):
-            self._sock.sendall(data)
-            self._sock.shutdown(socket.SHUT_WR)
-            while self._sock.recv_into(self._buffer):
-                pass
+            if last:
+                self._sock.sendall(last)
+                self._sock.shutdown(socket.SHUT_WR)
+                while self._sock.recv_into(self._buffer):
+                    pass
+        # The last reference to the buffer; `release` closes a circle that would keep it until the garbage is collected.
+        self._buffer, self.release = memoryview(b""), _nothing
+
+
+def _nothing() -> None:
+    pass

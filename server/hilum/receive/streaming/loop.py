@@ -63,8 +63,7 @@ class Loop:
 
     def close(self) -> None:
         """Say the last word, if there is one, and wait for the peer to close the connection (Sta13). Somebody else bounds this wait."""
-        if self._last:
-            self._connection.say_last(self._last)
+        self._connection.close(self._last)
 
     def wake_if_idle(self) -> None:
         """From another thread, when `closing` is set: end the wait for a next message, but no message in progress."""
