@@ -28,6 +28,7 @@ from load_tests.phantom import make_instance, save, uid_for
 RESULT = Path(__file__).with_name("results") / "bench-ingest.json"
 SIDES = {"dx": 2250, "small": 512}  # pixels a side, 16 bits each: 10 MB and 0.5 MB
 HILUM, FALLBACK, DCMTK, SYNCED = "hilum", "hilum pynetdicom", "storescp", "storescp fdatasync"
+_WARM = 8
 Start = Callable[[Path], Receiver]
 
 
@@ -63,7 +64,7 @@ def main(words: Sequence[str] | None = None) -> int:
     receivers = _receivers(options.receivers)
     cells = [Cell(*cell) for cell in _conditions(options)]
     with tempfile.TemporaryDirectory(prefix="bench-ingest-", dir=options.folder) as name:
-        files = {kind: draw(Path(name) / kind, kind, options.dx if kind == "dx" else options.small) for kind in options.kinds}
+        files = {kind: draw(Path(name) / kind, kind, _WARM + (options.dx if kind == "dx" else options.small)) for kind in options.kinds}
         runs = [
             measure(Path(name), receiver, start, cell, files[cell.kind])
             for cell in cells
@@ -120,24 +121,32 @@ def draw(folder: Path, kind: str, count: int) -> list[Path]:
     return files
 
 
-def measure(folder: Path, name: str, start: Start, cell: Cell, files: Sequence[Path]) -> Run:
-    """A fresh receiver takes all files, from so many storescu at once."""
+def measure(folder: Path, name: str, start: Start, cell: Cell, drawn: Sequence[Path]) -> Run:
+    """A fresh receiver takes all files, from so many storescu at once; the first few only warm it up."""
+    warm, files = drawn[:_WARM], drawn[_WARM:]
     total = sum(file.stat().st_size for file in files)
     with tempfile.TemporaryDirectory(prefix="run-", dir=folder) as own:
         receiver = start(Path(own))
         try:
+            send(warm, cell, receiver.port)
             provide_pages(folder, total)
+            wait_until(lambda: receiver.stored() >= len(warm))
             before, began = receiver.cpu_seconds(), time.monotonic()
             send(files, cell, receiver.port)
             seconds = time.monotonic() - began
-            while receiver.stored() < len(files):
-                time.sleep(0.05)
+            wait_until(lambda: receiver.stored() >= len(warm) + len(files))
             cpu = receiver.cpu_seconds() - before
             peak = receiver.peak_mib()
         finally:
             receiver.stop()
     print(f"{cell}  {name:18} {len(files) / seconds:6.0f} instances/s  {1e9 * cpu / total:5.2f} CPU s/GB", flush=True)
     return Run(cell, name, len(files) / seconds, 1e9 * cpu / total, 1000 * cpu / len(files), peak)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Look now and then."""
+    while not condition():
+        time.sleep(0.02)
 
 
 def provide_pages(folder: Path, size: int) -> None:

@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,27 @@ def test_a_request_behind_the_request_is_a_protocol_error_and_holds_nobody(liste
     assert row["outcome"] in ("aborted", "released")
     with Wire(listener.port) as wire:
         assert wire.status_of_echo() == 0
+
+
+def test_eight_large_objects_at_once_are_not_held_in_memory(listener: ListenerProcess) -> None:
+    size, pdu_bytes = 32 << 20, 1 << 17
+
+    def send(number: int) -> int:
+        uid = f"1.2.600.{number}"
+        with Wire(listener.port, calling="LARGE") as wire:
+            wire.send(message(store(uid), data_set(uid, pixels=bytes(size)), pdu_bytes=pdu_bytes))
+            return wire.status()
+
+    assert send(0) == 0
+    assert listener.child is not None
+    before = peak_memory_mib(listener.child.pid)
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(send, range(1, 9))) == {0}
+    assert peak_memory_mib(listener.child.pid) - before < 32
+
+
+def peak_memory_mib(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/status").read_text(encoding="ascii").split("VmHWM:")[1].split()[0]) >> 10
 
 
 def test_the_fallback_is_taken_when_it_is_asked_for(tmp_path: Path) -> None:
