@@ -3,7 +3,7 @@ BIN := .venv/bin
 export PYTHONPATH := .
 TEST_PROCESSES ?= 2
 
-.PHONY: help setup demo test check load load-peer bench-cpu bench-deliver bench-report proof docs lock
+.PHONY: help setup demo test check load load-peer bench-cpu bench-deliver bench-ingest bench-report proof docs lock
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -42,6 +42,9 @@ bench-report: setup ## reports a second: template beside highdicom; BENCH="--rou
 
 bench-cpu: setup ## CPU of an image by stage and process; BENCH="--studies 20", docs/cpu.md
 	@$(BIN)/python -m load_tests.cpu $(BENCH)
+
+bench-ingest: setup ## what receiving costs, beside DCMTK; BENCH="--rounds 1 --associations 4"
+	@$(BIN)/python -m load_tests.ingest $(BENCH)
 
 docs: setup ## regenerate the generated parts of docs/
 	@$(BIN)/python deploy/generate_docs.py

@@ -65,6 +65,16 @@ class Receive(_Section):
     maximum_associations_by_ae: Mapping[AeTitle, Annotated[int, Field(ge=0)]] = Field(
         {}, description="The same for one Calling AE Title, so that a busy archive leaves room for the modalities; 0: none."
     )
+    listener: Literal["streaming", "pynetdicom"] = Field(
+        "streaming",
+        description="Who receives after the negotiation. streaming: our loop, from the socket to the file; pynetdicom: that library alone, "
+        "with the same answers at several times the cost.",
+    )
+    write_out_bytes: int = Field(
+        1 << 20,
+        ge=0,
+        description="So many bytes of an object go to the disk while the rest comes in; 0: all at its end, for spinning and network disks.",
+    )
     maximum_pdu_bytes: int = Field(131072, ge=4096, le=1 << 24, description="Largest PDU that senders may use.")
     maximum_object_bytes: int = Field(1 << 30, ge=1 << 20, description="Largest data set accepted; a larger one is answered 0xA700.")
     acse_timeout_seconds: float = Field(30.0, gt=0, description="Limit for negotiation and release.")

@@ -30,6 +30,7 @@ from tests.support.peers import missing, require_program
 from tests.support.raw_scu import DX, RawScu
 from tests.support.storing import data_set, element
 from tests.support.waiting import wait_for
+from tests.support.wire import Wire, message, pdu, pdv, store
 
 STORED = "SELECT count(*) FROM instance"
 
@@ -40,10 +41,10 @@ def listener(tmp_path: Path) -> Iterator[ListenerProcess]:
         yield running
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenerProcess]:
-    """One listener for the tests that tell their associations apart by the Calling AE Title."""
-    with ListenerProcess(make_settings(tmp_path_factory.mktemp("shared") / "state")) as running:
+@pytest.fixture(scope="module", params=["streaming", "pynetdicom"])
+def shared(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ListenerProcess]:
+    """One listener of each kind for the tests that tell their associations apart by the Calling AE Title."""
+    with ListenerProcess(make_settings(tmp_path_factory.mktemp("shared") / "state", listener=request.param)) as running:
         yield running
 
 
@@ -272,16 +273,13 @@ def test_eight_associations_at_once(listener: ListenerProcess, images: Callable[
 
 
 def test_a_connection_that_breaks_inside_an_object_leaves_nothing(shared: ListenerProcess) -> None:
-    scu = RawScu(shared.port, calling="BROKEN")
-    sock = scu.assoc.dul.socket.socket
-    # A P-DATA-TF of a data set fragment that promises more than it brings, then RST.
-    sock.sendall(b"\x04\0" + (100_000).to_bytes(4, "big") + (99_996).to_bytes(4, "big") + b"\x01\x00" + bytes(5000))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
-    sock.close()
+    with Wire(shared.port, calling="BROKEN") as wire:
+        # A P-DATA-TF of a data set fragment that promises more than it brings, then RST.
+        wire.send(message(store("1.2.3")), pdu(4, pdv(data_set("1.2.3", pixels=bytes(100_000)), is_last=False))[:50_000])
+        wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     row = association_of(shared, "BROKEN")
     assert (row["outcome"], row["reason"], row["stored"]) == ("aborted", "connection_lost", 0)
     assert not list(unindexed(shared.archive))
-    scu.assoc.kill()
 
 
 def test_an_idle_association_is_aborted_and_a_stalled_one_cut(tmp_path: Path) -> None:

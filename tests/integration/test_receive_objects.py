@@ -36,9 +36,9 @@ REPORTS = {
 }
 
 
-@pytest.fixture(scope="module")
-def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenerProcess]:
-    with ListenerProcess(make_settings(tmp_path_factory.mktemp("objects") / "state")) as running:
+@pytest.fixture(scope="module", params=["streaming", "pynetdicom"])
+def listener(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ListenerProcess]:
+    with ListenerProcess(make_settings(tmp_path_factory.mktemp("objects") / "state", listener=request.param)) as running:
         yield running
 
 

@@ -125,7 +125,9 @@ def main(descriptor: int, process: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings = restore(sys.stdin.read())
     ledger = Ledger(settings.ledger_url)
-    serve_listener(settings, socket.socket(fileno=descriptor), ledger, Archive(settings.archive_dir, process), stop)
+    serve_listener(
+        settings, socket.socket(fileno=descriptor), ledger, Archive(settings.archive_dir, process, settings.receive.write_out_bytes), stop
+    )
     assert "torch" not in sys.modules
 
 

@@ -84,7 +84,8 @@ def store_until_killed(settings: Settings, boundary: str) -> list[str]:
 def main(boundary: str) -> None:
     """The child."""
     from hilum.receive.indexer import Indexer
-    from hilum.receive.intake import Intake, StoreRequest
+    from hilum.receive.intake import Intake
+    from hilum.receive.store_command import StoreRequest
     from hilum.store.archive import Archive
     from hilum.store.ledger import Ledger
 

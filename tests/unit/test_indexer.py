@@ -10,13 +10,15 @@ import pytest
 from pydicom.uid import DigitalXRayImageStorageForPresentation
 
 from hilum.domain import Lane
+from hilum.receive.account_book import AccountBook
 from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer, index
-from hilum.receive.intake import Intake, StoreRequest
+from hilum.receive.intake import Intake
 from hilum.receive.reception import Maker, Reception
 from hilum.receive.refusals import CannotUnderstand, DataSetDoesNotMatch, OutOfResources, SopClassNotNegotiated
 from hilum.receive.routing import arrival_of
 from hilum.receive.scan import recover
+from hilum.receive.store_command import StoreRequest
 from hilum.settings import Receive, Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger, RecordOutcome
@@ -256,7 +258,7 @@ class Someone:
 
 def test_the_door_counts_those_who_are_inside(house: House) -> None:
     reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial))
-    door = Door(Receive(maximum_associations=1), reception, house.ledger)
+    door = Door(Receive(maximum_associations=1), reception, AccountBook(house.ledger))
     first, second = Someone(), Someone()
     assert door.admit(first, "HILUM", "A") is None
     rejected = door.admit(second, "HILUM", "B")

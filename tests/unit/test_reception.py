@@ -11,9 +11,11 @@ from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage
 from hilum.receive import file_meta
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.indexer import Indexer
-from hilum.receive.intake import Intake, StoreRequest
-from hilum.receive.reception import Maker, Reception, Taken
+from hilum.receive.intake import Intake
+from hilum.receive.reception import Maker, Reception
 from hilum.receive.refusals import DataSetDoesNotMatch, NotForUs, OutOfResources, SopClassNotNegotiated, answer
+from hilum.receive.store_command import StoreRequest
+from hilum.receive.taking import Taken
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from tests.support.listening import make_settings

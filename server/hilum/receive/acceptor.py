@@ -12,16 +12,18 @@ import time
 from pynetdicom import evt
 from pynetdicom.association import Association
 from pynetdicom.events import Event
-from pynetdicom.pdu import A_ABORT_RQ, P_DATA_TF
+from pynetdicom.pdu import A_ABORT_RQ, A_ASSOCIATE_AC, P_DATA_TF
 from pynetdicom.pdu_primitives import A_ABORT
 from pynetdicom.presentation import build_context
-from sqlalchemy.exc import SQLAlchemyError
 
 from hilum import telemetry
 from hilum.receive import policy
 from hilum.receive.account import Account, printable
 from hilum.receive.door import Door
+from hilum.receive.handover import Handover
 from hilum.receive.storage import Storage
+from hilum.receive.streamed_association import StreamedAssociation
+from hilum.receive.streamed_storage import StreamedStorage
 
 _log = telemetry.logger("receive")
 
@@ -37,6 +39,8 @@ class Acceptor:
         self._door = door
         self._account = Account(peer_address, started_at=time.time())
         self._storage = Storage(assoc, self._account, door.reception, door.settings.maximum_object_bytes)
+        self._handover = Handover(assoc, is_wanted=door.is_streaming)
+        self._streamed: StreamedAssociation | None = None
         self._is_closed = False
         for event, handler in (
             (evt.EVT_REQUESTED, self._requested),
@@ -76,13 +80,20 @@ class Acceptor:
             for context in self.assoc.rejected_contexts
             if context.abstract_syntax not in accepted
         )
+        if (sock := self._handover.take_over()) is not None:
+            provider = StreamedStorage(self._account, self._door.reception)
+            self._streamed = StreamedAssociation(self.assoc, sock, provider, self._door.closing)
+            self._streamed.run(self._account)
 
     def _acse_received(self, event: Event) -> None:
         if isinstance(event.primitive, A_ABORT):
             self._account.abort_reason = "aborted_by_peer"
 
     def _pdu_sent(self, event: Event) -> None:
-        if isinstance(event.pdu, A_ABORT_RQ):
+        if isinstance(event.pdu, A_ASSOCIATE_AC):
+            self._handover.accepted()
+        elif isinstance(event.pdu, A_ABORT_RQ):
+            self._handover.failed()
             self._account.is_nonsense = not self._account.is_requested
             # PS3.8 9.3.8: source 2 is the provider, which has seen something that must not be; ours is a time-out or the end.
             self._account.abort_reason = self._account.abort_reason or ("protocol_error" if event.pdu.source == 2 else "aborted_here")
@@ -93,6 +104,7 @@ class Acceptor:
 
     def _connection_closed(self, _event: Event) -> None:
         self._is_closed = True
+        self._handover.failed()
         if not self._account.is_requested:
             # Else the association's thread waits out the whole time-out for a request that cannot come.
             self.assoc.dul.to_user_queue.put(None)
@@ -113,7 +125,7 @@ class Acceptor:
         return not self._account.is_requested and time.time() - self._account.started_at > self._door.settings.acse_timeout_seconds
 
     def attend(self) -> None:
-        """Wait for the end of the association, cut off a peer that does not close, and write the row."""
+        """Wait for the end of the association, cut off a peer that does not close, and hand its row on."""
         over_since: float | None = None
         while self.assoc.is_alive():
             self.assoc.join(_LOOK_SECONDS)
@@ -133,6 +145,8 @@ class Acceptor:
         """At the end of the process: abort between two messages, never inside one."""
         if not self._account.is_requested:
             self.cut()
+        elif self._streamed is not None:
+            self._streamed.wake_if_idle()
         elif self.assoc.is_established and not self._storage.is_busy:
             self._account.abort_reason = "shutdown"
             self.assoc.abort(block=False)
@@ -149,7 +163,4 @@ class Acceptor:
         if (outcome := self._account.outcome(is_released=self.assoc.is_released)) is None:
             return
         telemetry.ASSOCIATIONS.labels(outcome=outcome).inc()
-        try:
-            self._door.ledger.record_association(self._account.record(outcome, time.time()))
-        except SQLAlchemyError as error:
-            _log.error("association_not_recorded", outcome=outcome, problem=type(error).__name__)
+        self._door.accounts.put(self._account.record(outcome, time.time()))

@@ -12,6 +12,7 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from hilum.domain import Instance
 from hilum.receive import file_meta
+from hilum.receive.digests import PixelDigest
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import MAXIMUM_HEADER_BYTES, Header, read_header
 from hilum.receive.refusals import CannotUnderstand
@@ -29,8 +30,13 @@ def describe(file: Path) -> Instance:
     """
     with file.open("rb") as stream:
         meta, start, header = _read_beginning(stream)
-        digest, pixel_digest = _digests(stream, start, meta, header)
+        digests = _digests(stream, start, meta, header)
     found = file.stat()
+    return instance_of(file, meta, header, digests, found.st_size, found.st_mtime)
+
+
+def instance_of(file: Path, meta: FileMeta, header: Header, digests: tuple[str, str], size_bytes: int, received_at: float) -> Instance:
+    """What the row says. `digests`: of the data set and of its Pixel Data; `size_bytes`: of the file."""
     return Instance(
         sop_instance_uid=header.sop_instance_uid,
         sop_class_uid=header.sop_class_uid,
@@ -38,10 +44,10 @@ def describe(file: Path) -> Instance:
         series_instance_uid=header.series_instance_uid,
         transfer_syntax_uid=meta.transfer_syntax_uid,
         path=place_of(file),
-        size_bytes=found.st_size,
-        digest=digest,
-        pixel_digest=pixel_digest,
-        received_at=found.st_mtime,
+        size_bytes=size_bytes,
+        digest=digests[0],
+        pixel_digest=digests[1],
+        received_at=received_at,
         calling_ae_title=meta.calling_ae_title,
         called_ae_title=meta.called_ae_title,
         header=bytes(header.encoded),
@@ -53,7 +59,9 @@ def _read_beginning(stream: BinaryIO) -> tuple[FileMeta, int, Header]:
     """Meta information, start of the data set and header; more is read only if the header is long."""
     beginning = stream.read(_FIRST_WINDOW_BYTES)
     try:
-        return _parse(beginning)
+        found = _parse(beginning)
+        if found[2].pixels_start is not None or len(beginning) < _FIRST_WINDOW_BYTES:
+            return found
     except CannotUnderstand:
         if len(beginning) < _FIRST_WINDOW_BYTES:
             raise
@@ -66,28 +74,15 @@ def _parse(beginning: bytes) -> tuple[FileMeta, int, Header]:
 
 
 def _digests(stream: BinaryIO, start: int, meta: FileMeta, header: Header) -> tuple[str, str]:
-    """xxh3-128 of the data set as received, and of the value of Pixel Data.
-
-    Where Pixel Data has no defined length (it is encapsulated), its digest runs to the end of the data set.
-    """
-    whole, pixels = xxhash.xxh3_128(), xxhash.xxh3_128()
+    """Of the data set as received, and of its Pixel Data."""
+    whole, pixels = xxhash.xxh3_128(), PixelDigest(header)
     visible = _inflating() if meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian else _as_it_is
-    position = 0
     stream.seek(start)
     while chunk := stream.read(_CHUNK_BYTES):
         whole.update(chunk)
         for piece in visible(chunk):
-            pixels.update(_overlap(piece, position, header))
-            position += len(piece)
+            pixels.update(piece)
     return whole.hexdigest(), pixels.hexdigest()
-
-
-def _overlap(piece: bytes, position: int, header: Header) -> memoryview:
-    """The bytes of a piece at `position` that belong to Pixel Data."""
-    if header.pixels_start is None:
-        return memoryview(b"")
-    end = len(piece) if header.pixels_end is None else max(0, header.pixels_end - position)
-    return memoryview(piece)[max(0, header.pixels_start - position) : end]
 
 
 def _as_it_is(chunk: bytes) -> Iterator[bytes]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hilum.receive import policy
+from hilum.receive.account_book import AccountBook
 from hilum.receive.reception import Reception
 from hilum.settings import Receive
-from hilum.store.ledger import Ledger
 
 
 class Guest(Protocol):
@@ -23,12 +23,16 @@ class Guest(Protocol):
 
 @dataclass(slots=True)
 class Door:
-    """Safe to use from every association's threads. `closing` is set when the process ends."""
+    """Safe to use from every association's threads. `closing` is set when the process ends.
+
+    `is_streaming`: accepted associations are handed over to the streaming loop.
+    """
 
     settings: Receive
     reception: Reception
-    ledger: Ledger
+    accounts: AccountBook
     watermarks: Callable[[], policy.Rejection | None] = lambda: None
+    is_streaming: bool = False
     closing: threading.Event = field(default_factory=threading.Event)
     _admitted: dict[Guest, str] = field(default_factory=dict)  # each with its Calling AE Title
     _lock: threading.Lock = field(default_factory=threading.Lock)

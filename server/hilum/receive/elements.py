@@ -9,6 +9,8 @@ import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from struct import Struct
+from typing import NamedTuple
 
 from pydicom.uid import ExplicitVRBigEndian, ImplicitVRLittleEndian
 
@@ -19,6 +21,8 @@ _UNDEFINED = 0xFFFFFFFF
 # PS3.5 7.1.2: these VRs have a 16-bit length; all others, those of the future included, a 32-bit one.
 _SHORT_VRS = frozenset(b"AE AS AT CS DA DS DT FL FD IS LO LT PN SH SL SS ST TM UI UL US".split())
 _VR = re.compile(rb"[A-Z]{2}")
+# An element with a 16-bit length, the 32-bit length of the others, and the header of implicit VR (PS3.5 7.1.2, 7.1.3), by byte order.
+_LAYOUTS = {order: (Struct(f"{order}HH2sH"), Struct(f"{order}L"), Struct(f"{order}HHL")) for order in "<>"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +38,7 @@ _IMPLICIT_LITTLE = Encoding(is_implicit=True, byte_order="<")
 _EXPLICIT_BIG = Encoding(is_implicit=False, byte_order=">")
 
 
-@dataclass(frozen=True, slots=True)
-class Element:
+class Element(NamedTuple):
     """A data element's place: its tag at `start`, its value at `value`. `length` None: undefined."""
 
     tag: int
@@ -69,21 +72,20 @@ def name_of(tag: int) -> str:
 
 
 def _element(data: memoryview, position: int, encoding: Encoding) -> Element:
-    order = encoding.byte_order
-    vr = b"" if encoding.is_implicit else bytes(data[position + 4 : position + 6])
+    short, long, tag_and_length = _LAYOUTS[encoding.byte_order]
     try:
-        group, number = struct.unpack_from(f"{order}HH", data, position)
+        if encoding.is_implicit:
+            group, number, length = tag_and_length.unpack_from(data, position)
+            return Element(group << 16 | number, b"", position, position + 8, None if length == _UNDEFINED else length)
+        group, number, vr, length = short.unpack_from(data, position)
         if vr in _SHORT_VRS:
-            (length,), value = struct.unpack_from(f"{order}H", data, position + 6), position + 8
-        elif vr:
-            (length,), value = struct.unpack_from(f"{order}L", data, position + 8), position + 12
-        else:
-            (length,), value = struct.unpack_from(f"{order}L", data, position + 4), position + 8
+            return Element(group << 16 | number, vr, position, position + 8, length)
+        if not _VR.fullmatch(vr):
+            raise CannotUnderstand("The data set is not encoded in its Transfer Syntax")
+        (length,) = long.unpack_from(data, position + 8)
     except struct.error:
         raise CannotUnderstand("The data set ends inside the header of an element") from None
-    if not encoding.is_implicit and not _VR.fullmatch(vr):
-        raise CannotUnderstand("The data set is not encoded in its Transfer Syntax")
-    return Element(group << 16 | number, vr, position, value, None if length == _UNDEFINED else length)
+    return Element(group << 16 | number, vr, position, position + 12, None if length == _UNDEFINED else length)
 
 
 def _end_of(data: memoryview, element: Element, encoding: Encoding) -> int:

@@ -11,8 +11,10 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
@@ -31,18 +33,33 @@ _log = telemetry.logger("receive")
 BATCH = 256
 _GATHER_SECONDS = 0.02
 _MAXIMUM_BACKLOG = 10_000
+# What is known of a file already waits in memory, so both its size and how many wait so are bounded; the others are read again.
+_MAXIMUM_KNOWN, _MAXIMUM_KNOWN_HEADER_BYTES = 1_000, 64 << 10
 _PATIENCE_SECONDS = 60.0
 # Trying again at once would help nobody, and one such file must not hold up the others.
 _LOST = frozenset({errno.ENOENT, errno.EIO, errno.EBADMSG, errno.EUCLEAN})
+_NOTHING: Mapping[Path, Instance] = MappingProxyType({})
 _BACKOFF_SECONDS, _MAXIMUM_BACKOFF_SECONDS = 0.25, 5.0
 
 
-def index(files: Sequence[Path], settings: Settings, ledger: Ledger, archive: Archive) -> Counter[RecordOutcome]:
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A durable file that waits for its row. `instance`: what was learnt of it while it came in."""
+
+    file: Path
+    instance: Instance | None
+    at: float
+
+
+def index(
+    files: Sequence[Path], settings: Settings, ledger: Ledger, archive: Archive, known: Mapping[Path, Instance] = _NOTHING
+) -> Counter[RecordOutcome]:
     """Record these files and move each to where its outcome wants it. Idempotent. Raises SQLAlchemyError with nothing lost.
 
     A file that cannot be read as DICOM goes to quarantine, and so does one that the ledger refuses for what is in it.
+    `known`: files that need not be read for it.
     """
-    described = {file: instance for file in files if (instance := _described(file, archive)) is not None}
+    described = {file: instance for file in files if (instance := known.get(file) or _described(file, archive)) is not None}
     for file in described:
         archive.place(file)
     try:
@@ -103,7 +120,7 @@ class Indexer:
     ) -> None:
         self._maximum_backlog, self._patience_seconds = maximum_backlog, patience_seconds
         self._settings, self._ledger, self._archive = settings, ledger, archive
-        self._queue: queue.SimpleQueue[tuple[Path, float] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Acknowledged | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._failing_since: float | None = None
         self.failure: BaseException | None = None
@@ -113,9 +130,10 @@ class Indexer:
         """Begin."""
         self._thread = start_thread("indexer", self._run)
 
-    def put(self, file: Path) -> None:
-        """Index this file soon. Never blocks."""
-        self._queue.put((file, time.monotonic()))
+    def put(self, file: Path, instance: Instance | None = None) -> None:
+        """Index this file soon; with what is known of it, it need not be read again. Never blocks."""
+        is_kept = instance is not None and len(instance.header) <= _MAXIMUM_KNOWN_HEADER_BYTES and self._queue.qsize() < _MAXIMUM_KNOWN
+        self._queue.put(Acknowledged(file, instance if is_kept else None, time.monotonic()))
 
     @property
     def is_overloaded(self) -> bool:
@@ -139,7 +157,7 @@ class Indexer:
             self.failure = error  # the listener's main thread ends the process with it
             raise
 
-    def _next_batch(self) -> list[tuple[Path, float]]:
+    def _next_batch(self) -> list[Acknowledged]:
         """At most 256 files, or those of 20 ms; none when it is time to stop."""
         if (first := self._queue.get()) is None:
             return []
@@ -152,23 +170,24 @@ class Indexer:
                 batch.append(following)
         return batch
 
-    def _index(self, batch: list[tuple[Path, float]]) -> None:
+    def _index(self, batch: list[Acknowledged]) -> None:
         pause = _BACKOFF_SECONDS
         while not self._try(batch) and not self._stopping.wait(pause):
             pause = min(2 * pause, _MAXIMUM_BACKOFF_SECONDS)
-            batch = [item for item in batch if item[0].exists()]  # the others were indexed singly, or quarantined
+            batch = [item for item in batch if item.file.exists()]  # the others were indexed singly, or quarantined
 
-    def _try(self, batch: list[tuple[Path, float]]) -> bool:
+    def _try(self, batch: list[Acknowledged]) -> bool:
         try:
+            known = {item.file: item.instance for item in batch if item.instance is not None}
             with telemetry.cpu("index"):
-                index([file for file, _ in batch], self._settings, self._ledger, self._archive)
+                index([item.file for item in batch], self._settings, self._ledger, self._archive, known)
         except (SQLAlchemyError, OSError) as error:
             self._failing_since = self._failing_since or time.monotonic()
             _log.error("not_indexed", files=len(batch), problem=_kind(error), advice="kept in unindexed; trying again")
             return False
         self._failing_since = None
-        for _, acknowledged_at in batch:
-            telemetry.INDEX_SECONDS.observe(time.monotonic() - acknowledged_at)
+        for item in batch:
+            telemetry.INDEX_SECONDS.observe(time.monotonic() - item.at)
         return True
 
 

@@ -1,69 +1,95 @@
-"""One C-STORE request, from its bytes to a durable file: promise 1, whatever the bytes came over."""
+"""One image, from its first bytes to a durable file: promise 1, whatever the bytes came over."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from hilum import telemetry
-from hilum.receive import file_meta
+from hilum.domain import Instance
+from hilum.receive import arriving, file_meta
+from hilum.receive.describe import instance_of
+from hilum.receive.digests import Digests
 from hilum.receive.file_meta import FileMeta
-from hilum.receive.header import Header, is_uid, read_header
+from hilum.receive.header import Header
 from hilum.receive.indexer import Indexer
-from hilum.receive.refusals import DataSetDoesNotMatch, OutOfResources, SopClassNotNegotiated
+from hilum.receive.refusals import OutOfResources
+from hilum.receive.store_command import StoreCommand, StoreRequest
+from hilum.receive.taking import Taken
 from hilum.settings import Receive
-from hilum.store.archive import Archive
-
-
-@dataclass(frozen=True, slots=True)
-class StoreRequest:
-    """A C-STORE-RQ: what the command said, under which Presentation Context, and the data set as received."""
-
-    meta: FileMeta
-    context_sop_class_uid: str
-    data_set: memoryview
+from hilum.store.archive import Archive, Incoming
 
 
 class Intake:
-    """Takes requests from any number of threads."""
+    """Takes images from any number of threads."""
 
     def __init__(self, settings: Receive, archive: Archive, indexer: Indexer) -> None:
         self._settings, self._archive, self._indexer = settings, archive, indexer
 
-    def store(self, request: StoreRequest) -> None:
-        """Return when the object is durable and will be indexed: only then may it be acknowledged.
+    def store(self, request: StoreRequest) -> Taken:
+        """Return when the image is durable and will be indexed: only then may it be acknowledged.
 
         Raises Refusal or OSError, and then nothing of it is left on the disk.
         """
-        self.require_room(len(request.data_set))
-        consistent_header(request)
-        with self._archive.begin() as incoming:
-            incoming.write(file_meta.encode(request.meta))
-            incoming.write(request.data_set)
-            with telemetry.cpu("sync"):
-                file = incoming.commit()
-        self._indexer.put(file)
-        telemetry.RECEIVED_BYTES.inc(len(request.data_set))
+        return arriving.store(request, self.begin)
 
-    def require_room(self, size: int) -> None:
-        """Refuse before the disk is full or the queue too long (promise 3)."""
+    def begin(self, command: StoreCommand, header: Header) -> IncomingImage:
+        """A new image; close it."""
+        return IncomingImage(self, command.meta, header, self._archive)
+
+    def require_room(self, size: int, more: int) -> None:
+        """Refuse before the disk is full or the queue too long (promise 3): `more` bytes come, which makes `size` of one data set."""
         if size > self._settings.maximum_object_bytes:
             raise OutOfResources(f"Larger than the limit of {self._settings.maximum_object_bytes >> 20} MiB")
-        if self._archive.free_bytes() - size < self._settings.reserve_bytes:
+        if self._archive.free_bytes() - more < self._settings.reserve_bytes:
             raise OutOfResources("Storage is nearly full; send again later")
         if self._indexer.is_overloaded:
             raise OutOfResources("The ledger is not available; send again later")
 
+    def index(self, file: Path, instance: Instance | None, size_bytes: int) -> None:
+        """A durable image gets its row soon."""
+        self._indexer.put(file, instance)
+        telemetry.RECEIVED_BYTES.inc(size_bytes)
 
-def consistent_header(request: StoreRequest) -> Header:
-    """The command, its Presentation Context and the data set must speak of one object (PS3.4 B.2.3, A9xx). Raises Refusal."""
-    meta = request.meta
-    if meta.sop_class_uid != request.context_sop_class_uid:
-        raise SopClassNotNegotiated("The command names another SOP Class than its context")
-    if not is_uid(meta.sop_instance_uid):
-        raise DataSetDoesNotMatch("Affected SOP Instance UID (0000,1000) is not a valid UID")
-    header = read_header(request.data_set, meta.transfer_syntax_uid)
-    if header.sop_class_uid != meta.sop_class_uid:
-        raise DataSetDoesNotMatch("SOP Class UID (0008,0016) differs from the command's")
-    if header.sop_instance_uid != meta.sop_instance_uid:
-        raise DataSetDoesNotMatch("SOP Instance UID (0008,0018) differs from the command's")
-    return header
+
+class IncomingImage:
+    """An image on its way to the archive. Closed without `commit` it leaves nothing on the disk."""
+
+    def __init__(self, intake: Intake, meta: FileMeta, header: Header, archive: Archive) -> None:
+        self._intake, self._meta, self._header, self._archive = intake, meta, header, archive
+        self._digests = Digests(header)
+        self._archived: Incoming | None = None
+
+    def write(self, pieces: Sequence[memoryview]) -> None:
+        """The next bytes of the data set. Raises OutOfResources, OSError."""
+        more = sum(map(len, pieces))
+        self._intake.require_room(self._digests.size_bytes + more, more)
+        if self._archived is None:
+            self._archived = self._archive.begin()
+            self._archived.write(file_meta.encode(self._meta), *pieces)
+        else:
+            self._archived.write(*pieces)
+        for piece in pieces:
+            self._digests.update(piece)
+
+    def commit(self) -> Taken:
+        """Return when the image is durable and will be indexed. Raises OSError."""
+        if (archived := self._archived) is None:
+            raise ValueError("no data set was written")
+        with telemetry.cpu("sync"):
+            file = archived.commit()
+        self._intake.index(file, self._instance(file, archived), self._digests.size_bytes)
+        return Taken.IMAGE
+
+    def _instance(self, file: Path, archived: Incoming) -> Instance | None:
+        """What the row will say; None: deflated, so its pixels have not been seen."""
+        if self._meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian:
+            return None
+        return instance_of(file, self._meta, self._header, self._digests.hexdigests(), archived.size_bytes, archived.modified_at)
+
+    def close(self) -> None:
+        """Once, at the end."""
+        if self._archived is not None:
+            self._archived.close()

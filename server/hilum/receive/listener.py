@@ -21,10 +21,12 @@ from pynetdicom.transport import RequestHandler, ThreadedAssociationServer
 
 from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME, telemetry
 from hilum.receive.acceptor import Acceptor
+from hilum.receive.account_book import AccountBook
 from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer
 from hilum.receive.intake import Intake
 from hilum.receive.reception import Maker, Reception
+from hilum.receive.self_test import may_stream
 from hilum.receive.threads import start_thread
 from hilum.receive.watermarks import Watermarks
 from hilum.settings import Receive, Settings
@@ -41,6 +43,7 @@ _RETRY_SECONDS = 0.25
 _SERVED_BETWEEN_COLLECTIONS = 64
 _DRAIN_SECONDS = 10.0
 _FLUSH_SECONDS = 8.0
+_ACCOUNTS_SECONDS = 3.0
 
 
 def serve_listener(settings: Settings, listening_socket: socket.socket, ledger: Ledger, archive: Archive, stop: threading.Event) -> None:
@@ -48,14 +51,17 @@ def serve_listener(settings: Settings, listening_socket: socket.socket, ledger: 
 
     What an earlier process of this name (`archive.process`) left behind is swept and indexed first.
     """
+    # Both are documented: no log of pynetdicom's own, which holds identifiers and costs a tenth of the time; our context in its threads.
+    _config.LOG_HANDLER_LEVEL = "none"
+    _config.PASS_CONTEXTVARS = True
     indexer = Indexer(settings, ledger, archive)
     archive.sweep(archive.process)
     for file in archive.unindexed(archive.process):
         indexer.put(file)
     indexer.start()
-    watermarks = Watermarks(settings.receive, archive, LedgerViews(settings.ledger_url))
-    reception = Reception(Intake(settings.receive, archive, indexer), ledger, Maker(settings.report.manufacturer, ledger.serial))
-    door = Door(settings.receive, reception, ledger, watermarks.rejection)
+    accounts = AccountBook(ledger)
+    accounts.start()
+    door = _make_door(settings, archive, indexer, accounts, ledger)
     server = _make_server(settings.receive, listening_socket, door)
     accepting = start_thread("accept", server.serve_forever, _POLL_SECONDS)
     _log.info("listening", port=listening_socket.getsockname()[1])
@@ -64,16 +70,20 @@ def serve_listener(settings: Settings, listening_socket: socket.socket, ledger: 
     server.shutdown()
     _drain(server)
     indexer.stop(_FLUSH_SECONDS)
+    accounts.stop(_ACCOUNTS_SECONDS)
     if indexer.failure is not None:
         raise indexer.failure
     if not stop.is_set():
         raise RuntimeError("the accepting thread has ended")
 
 
+def _make_door(settings: Settings, archive: Archive, indexer: Indexer, accounts: AccountBook, ledger: Ledger) -> Door:
+    watermarks = Watermarks(settings.receive, archive, LedgerViews(settings.ledger_url))
+    reception = Reception(Intake(settings.receive, archive, indexer), ledger, Maker(settings.report.manufacturer, ledger.serial))
+    return Door(settings.receive, reception, accounts, watermarks.rejection, is_streaming=may_stream(settings.receive))
+
+
 def _make_server(settings: Receive, listening_socket: socket.socket, door: Door) -> SharedSocketServer:
-    # Both are documented: no log of pynetdicom's own, which holds identifiers and costs a tenth of the time; our context in its threads.
-    _config.LOG_HANDLER_LEVEL = "none"
-    _config.PASS_CONTEXTVARS = True
     ae = AE()
     ae.implementation_class_uid = IMPLEMENTATION_CLASS_UID
     ae.implementation_version_name = IMPLEMENTATION_VERSION_NAME

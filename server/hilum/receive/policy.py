@@ -26,6 +26,7 @@ REPORT_SOP_CLASSES: tuple[str, ...] = (
 )
 KEY_OBJECT_SELECTION: str = uid.KeyObjectSelectionDocumentStorage  # for rejection notes (IHE IOCM)
 VERIFICATION = "1.2.840.10008.1.1"
+STREAMED_SOP_CLASSES = frozenset((*STORAGE_SOP_CLASSES, *REPORT_SOP_CLASSES, KEY_OBJECT_SELECTION, VERIFICATION))
 
 # In order of preference: what is decoded cheapest first. The tail is stored too, and its images end with an honest reason.
 TRANSFER_SYNTAXES: tuple[str, ...] = (

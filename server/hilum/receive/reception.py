@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from pydicom import uid
 from sqlalchemy.exc import SQLAlchemyError
 
 from hilum import telemetry
-from hilum.receive.header import Header
-from hilum.receive.intake import Intake, StoreRequest, consistent_header
-from hilum.receive.policy import KEY_OBJECT_SELECTION, REPORT_SOP_CLASSES
-from hilum.receive.refusals import NotForUs, OutOfResources
+from hilum.receive import arriving
+from hilum.receive.arriving import Arriving
+from hilum.receive.file_meta import FileMeta
+from hilum.receive.header import MAXIMUM_HEADER_BYTES, Header
+from hilum.receive.intake import Intake
+from hilum.receive.policy import KEY_OBJECT_SELECTION, REPORT_SOP_CLASSES, STORAGE_SOP_CLASSES
+from hilum.receive.refusals import CannotUnderstand, NotForUs, OutOfResources, SopClassNotNegotiated
 from hilum.receive.rejection_note import read_note
+from hilum.receive.store_command import StoreCommand, StoreRequest
+from hilum.receive.taking import Taken, Taker
 from hilum.store.ledger import Ledger
 
 _log = telemetry.logger("receive")
 
 _OUR_ARC = "2.25."  # every UID of ours is derived from a UUID (PS3.5 B.2), so the others need not be looked up
-
-
-class Taken(StrEnum):
-    """What became of a request that is answered with Success."""
-
-    IMAGE = "image"
-    OWN_DOCUMENT = "own_document"
-    REJECTION_NOTE = "rejection_note"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,25 +40,28 @@ class Reception:
     def __init__(self, intake: Intake, ledger: Ledger, maker: Maker) -> None:
         self._intake, self._ledger, self._maker = intake, ledger, maker
 
+    def begin(self, command: StoreCommand) -> Arriving:
+        """An object that comes in piece by piece; close it. Raises Refusal."""
+        return Arriving(command, self._taker)
+
     def store(self, request: StoreRequest) -> Taken:
         """Return when the request may be acknowledged. Raises Refusal or OSError, and then nothing of it is left."""
-        taken = self._take(request)
-        if taken is not Taken.IMAGE:  # images are counted when they have their rows
-            telemetry.INSTANCES_RECEIVED.labels(outcome=taken.value).inc()
-        return taken
+        return arriving.store(request, self._taker)
 
-    def _take(self, request: StoreRequest) -> Taken:
-        sop_class = request.meta.sop_class_uid
+    def _taker(self, command: StoreCommand, header: Header) -> Taker:
+        sop_class = command.meta.sop_class_uid
         if sop_class == KEY_OBJECT_SELECTION:
-            return self._take_note(request)
+            self._intake.require_room(0, 0)
+            return _Note(command.meta, self._ledger)
         if sop_class in REPORT_SOP_CLASSES:
-            if self._is_ours(consistent_header(request)):
-                return Taken.OWN_DOCUMENT
+            if self._is_ours(header):
+                return _OwnDocument()
             raise NotForUs("Only our own SR is taken here, and discarded; send images")
-        if sop_class == uid.SecondaryCaptureImageStorage and self._is_ours(consistent_header(request)):
-            return Taken.OWN_DOCUMENT
-        self._intake.store(request)
-        return Taken.IMAGE
+        if sop_class == uid.SecondaryCaptureImageStorage and self._is_ours(header):
+            return _OwnDocument()
+        if sop_class not in STORAGE_SOP_CLASSES:
+            raise SopClassNotNegotiated("Of this SOP Class nothing can be stored")
+        return self._intake.begin(command, header)
 
     def _is_ours(self, header: Header) -> bool:
         """The loop guard (promise 7): by what the header says, and by UID where an archive has changed the header."""
@@ -72,14 +72,46 @@ class Reception:
         except SQLAlchemyError:
             raise OutOfResources("The ledger is not available; send again later") from None
 
-    def _take_note(self, request: StoreRequest) -> Taken:
-        """A note's effect is rows, which are durable when the ledger has committed them; its bytes are not kept."""
-        self._intake.require_room(len(request.data_set))
-        consistent_header(request)
-        rejections = read_note(request)
+
+class _OwnDocument:
+    """Acknowledged and forgotten."""
+
+    def write(self, _pieces: Sequence[memoryview]) -> None:
+        """Not looked at."""
+
+    def commit(self) -> Taken:
+        """Counted here; images are counted when they have their rows."""
+        telemetry.INSTANCES_RECEIVED.labels(outcome=Taken.OWN_DOCUMENT.value).inc()
+        return Taken.OWN_DOCUMENT
+
+    def close(self) -> None:
+        """There is nothing."""
+
+
+class _Note:
+    """A rejection note. Its effect is rows, which are durable when the ledger has committed them; its bytes are not kept."""
+
+    def __init__(self, meta: FileMeta, ledger: Ledger) -> None:
+        self._meta, self._ledger = meta, ledger
+        self._data_set = bytearray()
+
+    def write(self, pieces: Sequence[memoryview]) -> None:
+        """Raises CannotUnderstand for a document that is larger than any."""
+        for piece in pieces:
+            self._data_set += piece
+        if len(self._data_set) > MAXIMUM_HEADER_BYTES:
+            raise CannotUnderstand("A Key Object Selection document of more than 16 MiB")
+
+    def commit(self) -> Taken:
+        """Raises Refusal."""
+        rejections = read_note(self._meta, self._data_set)
         try:
             count = self._ledger.reject(rejections)
         except SQLAlchemyError:
             raise OutOfResources("The ledger is not available; send again later") from None
         _log.info("rejection_note", reason=rejections[0].reason.value, named=len(rejections), removed=count)
+        telemetry.INSTANCES_RECEIVED.labels(outcome=Taken.REJECTION_NOTE.value).inc()
         return Taken.REJECTION_NOTE
+
+    def close(self) -> None:
+        """There is nothing."""

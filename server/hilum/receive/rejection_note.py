@@ -13,8 +13,8 @@ from pydicom.filereader import read_dataset
 
 from hilum.domain import Rejection, RemovalReason
 from hilum.receive.elements import encoding_of
+from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import is_uid
-from hilum.receive.intake import StoreRequest
 from hilum.receive.refusals import CannotUnderstand, NotForUs
 
 # CID 7010 Key Object Selection Document Title (PS3.16), those that IHE RAD TF-2 4.66 gives a meaning to.
@@ -41,17 +41,17 @@ _UNREADABLE: Final = (
 )
 
 
-def read_note(request: StoreRequest) -> list[Rejection]:
+def read_note(meta: FileMeta, data_set: bytes | bytearray) -> list[Rejection]:
     """The images that a note rejects, at least one. Raises NotForUs for key objects of other titles, CannotUnderstand."""
-    encoding = encoding_of(request.meta.transfer_syntax_uid)
+    encoding = encoding_of(meta.transfer_syntax_uid)
     try:
-        note = read_dataset(BytesIO(bytes(request.data_set)), encoding.is_implicit, encoding.byte_order == "<")
-        return _rejections(note, request)
+        note = read_dataset(BytesIO(data_set), encoding.is_implicit, encoding.byte_order == "<")
+        return _rejections(note, meta)
     except _UNREADABLE:
         raise CannotUnderstand("The Key Object Selection document cannot be read") from None
 
 
-def _rejections(note: Dataset, request: StoreRequest) -> list[Rejection]:
+def _rejections(note: Dataset, meta: FileMeta) -> list[Rejection]:
     reason = _reason(note)
     studies = dict(_studies(note))
     own_study = str(note.StudyInstanceUID)
@@ -60,7 +60,6 @@ def _rejections(note: Dataset, request: StoreRequest) -> list[Rejection]:
         raise CannotUnderstand("The rejection note names no instance")
     if len(named) > _MAXIMUM_REFERENCES or not all(is_uid(uid) for uid in (*named, *studies.values())):
         raise CannotUnderstand("The rejection note names too many instances, or a bad UID")
-    meta = request.meta
     return [
         Rejection(uid, studies.get(uid, own_study), reason, meta.sop_instance_uid, meta.calling_ae_title) for uid in dict.fromkeys(named)
     ]

@@ -12,19 +12,16 @@ from pynetdicom.dimse_primitives import C_STORE
 from pynetdicom.events import Event
 from pynetdicom.pdu import P_DATA_TF
 
-from hilum import telemetry
 from hilum.receive.account import Account
 from hilum.receive.file_meta import FileMeta
-from hilum.receive.header import is_uid
-from hilum.receive.intake import StoreRequest
-from hilum.receive.reception import Reception, Taken
-from hilum.receive.refusals import Answer, CannotUnderstand, Refusal, answer
-
-_log = telemetry.logger("receive")
+from hilum.receive.reception import Reception
+from hilum.receive.refusals import Refusal
+from hilum.receive.store_command import StoreRequest
+from hilum.receive.verdicts import Verdicts, problem_of_command
 
 _SUCCESS = 0x0000
 _MAXIMUM_COMMAND_BYTES = 64 << 10
-_REQUIRED = (("AffectedSOPClassUID", "Affected SOP Class UID"), ("AffectedSOPInstanceUID", "Affected SOP Instance UID"))
+_REQUIRED = ("AffectedSOPClassUID", "AffectedSOPInstanceUID")
 
 
 class Storage:
@@ -32,6 +29,7 @@ class Storage:
 
     def __init__(self, assoc: Association, account: Account, reception: Reception, maximum_object_bytes: int) -> None:
         self._assoc, self._account, self._reception = assoc, account, reception
+        self._verdicts = Verdicts(account)
         self._maximum_object_bytes = maximum_object_bytes
         self._message_began = time.monotonic()
         self._storing = threading.Event()
@@ -50,11 +48,7 @@ class Storage:
             return self._failure(error)
         finally:
             self._storing.clear()
-        if taken is Taken.OWN_DOCUMENT:
-            self._account.own_documents += 1
-        else:
-            self._account.stored += 1
-        telemetry.RECEIVE_SECONDS.observe(time.monotonic() - self._message_began)
+        self._verdicts.taken(taken, self._message_began)
         return _SUCCESS
 
     def _request(self, event: Event) -> StoreRequest:
@@ -69,22 +63,10 @@ class Storage:
         return StoreRequest(meta, str(event.context.abstract_syntax), event.request.DataSet.getbuffer())
 
     def _failure(self, error: Exception) -> Dataset:
-        failure = self._count(answer(error))
-        if isinstance(error, Refusal):
-            _log.warning("refused", status=failure.label, comment=failure.comment)
-        elif isinstance(error, OSError):
-            _log.error("not_stored", status=failure.label, problem=error.strerror)
-        else:
-            _log.exception("not_stored", status=failure.label)
+        failure = self._verdicts.failed(error)
         response = Dataset()
         response.Status, response.ErrorComment = failure.status, failure.comment
         return response
-
-    def _count(self, failure: Answer) -> Answer:
-        self._account.refused += 1
-        self._account.last_refusal = failure
-        telemetry.INSTANCES_REFUSED.labels(status=failure.label).inc()
-        return failure
 
     def pdu_received(self, event: Event) -> None:
         """EVT_PDU_RECV: keep what one message may take in memory bounded, and note when it began."""
@@ -108,22 +90,16 @@ class Storage:
         if (message_id := message.command_set.get("MessageID")) is None:
             self._assoc.abort()
             return
-        failure = self._count(answer(problem))
+        failure = self._verdicts.refused(problem)
         response = C_STORE()
         response.MessageIDBeingRespondedTo = message_id
         response.Status, response.ErrorComment = failure.status, failure.comment
         self._assoc.dimse.send_msg(response, message.context_id)
-        for keyword, _ in _REQUIRED:  # without them pynetdicom lets the message lie
+        for keyword in _REQUIRED:  # without them pynetdicom lets the message lie
             if keyword in message.command_set:
                 delattr(message.command_set, keyword)
 
 
 def _problem(command_set: Dataset) -> Refusal | None:
-    """What a C-STORE-RQ lacks (PS3.7 9.3.1.1), if anything."""
-    for keyword, name in _REQUIRED:
-        value = str(command_set.get(keyword) or "")
-        if not value:
-            return CannotUnderstand(f"{name} is missing in the command")
-        if not is_uid(value):
-            return CannotUnderstand(f"{name} in the command is not a valid UID")
-    return CannotUnderstand("Priority (0000,0700) is missing in the command") if command_set.get("Priority") is None else None
+    sop_class, sop_instance = (str(command_set.get(keyword) or "") for keyword in _REQUIRED)
+    return problem_of_command(sop_class, sop_instance, command_set.get("Priority"))

@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from hilum.store.directory_sync import SharedSync, make_durable_folder
+from hilum.store.write_out import behind, start_write_out
 
 _UNINDEXED = "unindexed"
 _LOCKS = "locks"
 _QUARANTINE = "quarantine"
+_MAXIMUM_PIECES = 512  # of one writev; IOV_MAX is 1024
 _PART, _COMPLETE = ".part", ".dcm"
 
 
@@ -44,15 +46,19 @@ def place_of(file: Path) -> str:
 
 
 class Archive:
-    """The files below `root`. `process` names the folder of objects that this process receives; readers need none."""
+    """The files below `root`. `process` names the folder of objects that this process receives; readers need none.
 
-    def __init__(self, root: Path, process: str = "main") -> None:
+    `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at its end.
+    """
+
+    def __init__(self, root: Path, process: str = "main", write_out_bytes: int = 0) -> None:
         if Path(process).name != process:
             raise ValueError(f"{process!r} cannot name a folder")
         self.root = root
         self.process = process
         self._inbox = root / _UNINDEXED / process
         self._directory_sync = SharedSync(self._inbox)
+        self._write_out_bytes = write_out_bytes
         self._creation = threading.Lock()
 
     def begin(self) -> Incoming:
@@ -60,7 +66,7 @@ class Archive:
         with self._creation:
             if not self._inbox.is_dir():
                 make_durable_folder(self._inbox)
-        return Incoming(self._inbox, self._directory_sync)
+        return Incoming(self._inbox, self._directory_sync, self._write_out_bytes)
 
     def place(self, file: Path) -> None:
         """Give an object its place as a second name, before its row is committed: a row never names a file that is not there.
@@ -188,36 +194,48 @@ class Archive:
 
     def free_bytes(self) -> int:
         """Free space for us on the archive's file system."""
-        existing = next(folder for folder in (self.root, *self.root.absolute().parents) if folder.exists())
-        found = os.statvfs(existing)
+        try:
+            found = os.statvfs(self.root)
+        except FileNotFoundError:
+            found = os.statvfs(next(folder for folder in self.root.absolute().parents if folder.exists()))
         return found.f_bavail * found.f_frsize
 
 
 class Incoming:
     """One object being received. Left without `commit`, as by an exception, it leaves nothing behind."""
 
-    def __init__(self, folder: Path, directory_sync: SharedSync) -> None:
+    def __init__(self, folder: Path, directory_sync: SharedSync, write_out_bytes: int = 0) -> None:
         name = uuid.uuid4().hex
         self._part, self._complete = folder / f"{name}{_PART}", folder / f"{name}{_COMPLETE}"
         self._directory_sync = directory_sync
+        self._write_out_bytes, self._written_out = write_out_bytes, 0
         self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         self._is_committed = False
         self.size_bytes = 0
+        self.modified_at = 0.0
 
-    def write(self, data: bytes | memoryview) -> None:
-        """Append all of `data`, or raise OSError."""
-        rest = memoryview(data)
+    def write(self, *pieces: bytes | memoryview) -> None:
+        """Append all bytes of the pieces, or raise OSError."""
+        rest = [memoryview(piece) for piece in pieces]
         while rest:
             # A nearly full disk writes a part and says so only in the count.
-            count = os.write(self._fd, rest)
+            count = os.writev(self._fd, rest[:_MAXIMUM_PIECES])
             self.size_bytes += count
-            rest = rest[count:]
+            rest = behind(rest, count)
+        self._write_out()
+
+    def _write_out(self) -> None:
+        if self._write_out_bytes and (count := self.size_bytes - self._written_out) >= self._write_out_bytes:
+            start_write_out(self._fd, self._written_out, count)
+            self._written_out = self.size_bytes
 
     def commit(self) -> Path:
         """Make the object durable under its final name; only then may it be acknowledged. Raises OSError."""
         os.fdatasync(self._fd)
-        if (found := os.fstat(self._fd).st_size) != self.size_bytes:
-            raise OSError(errno.EIO, f"{found} of {self.size_bytes} bytes are in the file")
+        found = os.fstat(self._fd)
+        if found.st_size != self.size_bytes:
+            raise OSError(errno.EIO, f"{found.st_size} of {self.size_bytes} bytes are in the file")
+        self.modified_at = found.st_mtime
         self._part.rename(self._complete)
         self._directory_sync.wait()
         self._is_committed = True
@@ -232,11 +250,15 @@ class Incoming:
         """Receive."""
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Close, and remove what was not committed."""
+    def close(self) -> None:
+        """Close, and remove what was not committed. Once."""
         os.close(self._fd)
         if not self._is_committed:
             self.abort()
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
 
 
 def _move(file: Path, target: Path) -> None:

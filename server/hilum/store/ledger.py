@@ -87,8 +87,13 @@ class Ledger:
 
     def record_association(self, record: AssociationRecord) -> None:
         """Who sent what, and what was refused."""
+        self.record_associations([record])
+
+    def record_associations(self, records: Sequence[AssociationRecord]) -> None:
+        """The same of several at once."""
+        rows = [{name: getattr(record, name) for name in AssociationRecord.__slots__} for record in records]
         with self._engine.begin() as connection:
-            connection.execute(insert(association), {name: getattr(record, name) for name in AssociationRecord.__slots__})
+            connection.execute(insert(association), rows)
 
     def reject(self, rejections: Sequence[Rejection]) -> int:
         """Take images out of results, also such as have not come yet; how many are out that were not. Their studies are due again."""

@@ -18,7 +18,7 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
     """C-STORE and C-ECHO on the inherited socket."""
     listening = socket.socket(fileno=charge.listening_fd)
     # The host is in the name: listeners of several hosts may share one archive.
-    archive = Archive(settings.archive_dir, f"{socket.gethostname()}-listener-{charge.index}")
+    archive = Archive(settings.archive_dir, f"{socket.gethostname()}-listener-{charge.index}", settings.receive.write_out_bytes)
     with archive.held(archive.process) as is_ours, Heartbeat(ledger, "listener"):
         if not is_ours:
             raise ConfigurationError(

@@ -1,0 +1,55 @@
+"""A data set that comes in piece by piece: held back until its header says what it is, then handed to who takes it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+
+from hilum.receive.beginning import Beginning
+from hilum.receive.header import Header
+from hilum.receive.store_command import StoreCommand, StoreRequest
+from hilum.receive.taking import Taken, Taker
+
+TakerOf = Callable[[StoreCommand, Header], Taker]
+
+
+class Arriving:
+    """Takes one data set, and leaves nothing of it if it is closed without `commit`. Raises Refusal at once if the command is wrong."""
+
+    def __init__(self, command: StoreCommand, taker_of: TakerOf) -> None:
+        command.require_consistent()
+        self._command, self._taker_of = command, taker_of
+        self._beginning = Beginning(command.meta.transfer_syntax_uid)
+        self._taker: Taker | None = None
+
+    def write(self, pieces: Sequence[memoryview]) -> None:
+        """The next bytes. Raises Refusal, OSError."""
+        if self._taker is not None:
+            self._taker.write(pieces)
+            return
+        rest = [left for piece in pieces if (left := self._beginning.add(piece))]
+        if self._beginning.header is not None:
+            self._hand_over(self._beginning.header, rest)
+
+    def commit(self) -> Taken:
+        """There were no more bytes: return when the object may be acknowledged. Raises Refusal, OSError."""
+        taker = self._taker or self._hand_over(self._beginning.end(), [])
+        return taker.commit()
+
+    def _hand_over(self, header: Header, rest: Sequence[memoryview]) -> Taker:
+        self._command.require_match(header)
+        self._taker = self._taker_of(self._command, header)
+        self._taker.write([self._beginning.held, *rest])
+        return self._taker
+
+    def close(self) -> None:
+        """Once, at the end."""
+        if self._taker is not None:
+            self._taker.close()
+
+
+def store(request: StoreRequest, taker_of: TakerOf) -> Taken:
+    """The same with a data set that is there as a whole."""
+    with contextlib.closing(Arriving(request.command, taker_of)) as arriving:
+        arriving.write([request.data_set])
+        return arriving.commit()

@@ -1,0 +1,57 @@
+"""The first bytes of a data set that comes in piece by piece, until its header can be read."""
+
+from __future__ import annotations
+
+from hilum.receive.header import MAXIMUM_HEADER_BYTES, Header, read_header
+from hilum.receive.refusals import CannotUnderstand
+
+# At fixed sizes, so that what is understood does not depend on how a sender cuts its data set. The first holds nearly every header;
+# with the last one, whatever is wrong stays wrong.
+_WINDOWS = (32 << 10, 256 << 10, 2 << 20, MAXIMUM_HEADER_BYTES + 1)
+
+
+class Beginning:
+    """Holds what it is given until it knows the header. Pixel Data need not be there as a whole."""
+
+    def __init__(self, transfer_syntax_uid: str) -> None:
+        self._transfer_syntax_uid = transfer_syntax_uid
+        self._windows = iter(_WINDOWS)
+        self._window = next(self._windows)
+        self._held = bytearray()
+        self.header: Header | None = None
+
+    @property
+    def held(self) -> memoryview:
+        """The bytes that were kept."""
+        return memoryview(self._held)
+
+    def add(self, piece: memoryview) -> memoryview:
+        """Keep of a piece as much as is needed, and give the rest back. Raises CannotUnderstand when more bytes cannot help."""
+        while piece and self.header is None:
+            take = self._window - len(self._held)
+            self._held += piece[:take]
+            piece = piece[take:]
+            if len(self._held) == self._window:
+                self._look()
+        return piece
+
+    def end(self) -> Header:
+        """There is no more: the header of what there is. Raises CannotUnderstand."""
+        if self.header is None:
+            self.header = self._read()
+        return self.header
+
+    def _read(self) -> Header:
+        return read_header(bytes(self._held), self._transfer_syntax_uid)
+
+    def _look(self) -> None:
+        larger = next(self._windows, None)
+        try:
+            found = self._read()
+        except CannotUnderstand:
+            if larger is None:
+                raise
+        else:
+            # Without Pixel Data in sight the header may go on behind the window.
+            self.header = found if found.pixels_start is not None or larger is None else None
+        self._window = larger or self._window

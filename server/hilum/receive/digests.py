@@ -1,0 +1,48 @@
+"""xxh3-128 of a data set as received, and of the value of Pixel Data: whether two objects are the same, and whether their pixels are."""
+
+from __future__ import annotations
+
+import xxhash
+
+from hilum.receive.header import Header
+
+
+class PixelDigest:
+    """Of the bytes that belong to Pixel Data, in a data set that is given piece by piece, inflated if it was deflated.
+
+    Where Pixel Data has no defined length (it is encapsulated), the digest runs to the end of the data set.
+    """
+
+    def __init__(self, header: Header) -> None:
+        self._start, self._end = header.pixels_start, header.pixels_end
+        self._digest = xxhash.xxh3_128()
+        self._position = 0
+
+    def update(self, piece: bytes | memoryview) -> None:
+        """The next bytes."""
+        if self._start is not None:
+            end = len(piece) if self._end is None else max(0, self._end - self._position)
+            self._digest.update(memoryview(piece)[max(0, self._start - self._position) : end])
+        self._position += len(piece)
+
+    def hexdigest(self) -> str:
+        """So far."""
+        return self._digest.hexdigest()
+
+
+class Digests:
+    """Both digests of a data set that is not deflated, and its size."""
+
+    def __init__(self, header: Header) -> None:
+        self._whole, self._pixels = xxhash.xxh3_128(), PixelDigest(header)
+        self.size_bytes = 0
+
+    def update(self, piece: bytes | memoryview) -> None:
+        """The next bytes."""
+        self._whole.update(piece)
+        self._pixels.update(piece)
+        self.size_bytes += len(piece)
+
+    def hexdigests(self) -> tuple[str, str]:
+        """Of the data set, and of its Pixel Data."""
+        return self._whole.hexdigest(), self._pixels.hexdigest()

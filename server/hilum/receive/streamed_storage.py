@@ -1,0 +1,83 @@
+"""The Storage SCP of one association (PS3.4 annex B) behind the streaming loop: pieces of data sets in, statuses out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from hilum.receive.account import Account
+from hilum.receive.arriving import Arriving
+from hilum.receive.file_meta import FileMeta
+from hilum.receive.reception import Reception
+from hilum.receive.store_command import StoreCommand
+from hilum.receive.streaming.command import Command
+from hilum.receive.streaming.provider import Context, Verdict
+from hilum.receive.verdicts import Verdicts, problem_of_command
+
+_SUCCESS = Verdict(0x0000)
+
+
+class StreamedStorage:
+    """Receives on the association's thread."""
+
+    def __init__(self, account: Account, reception: Reception) -> None:
+        self._account, self._reception = account, reception
+        self._verdicts = Verdicts(account)
+
+    def begin(self, command: Command, context: Context) -> StreamedObject:
+        """A C-STORE-RQ (PS3.7 9.1.1)."""
+        problem = problem_of_command(command.sop_class_uid, command.sop_instance_uid, command.priority)
+        return StreamedObject(lambda: self._reception.begin(self._command(command, context)), self._verdicts, problem)
+
+    def _command(self, command: Command, context: Context) -> StoreCommand:
+        meta = FileMeta(
+            sop_class_uid=command.sop_class_uid,
+            sop_instance_uid=command.sop_instance_uid,
+            transfer_syntax_uid=context.transfer_syntax_uid,
+            calling_ae_title=self._account.calling_ae_title,
+            called_ae_title=self._account.called_ae_title,
+            peer_address=self._account.peer_address,
+        )
+        return StoreCommand(meta, context.sop_class_uid)
+
+
+class StreamedObject:
+    """One data set on its way in. After the first problem its bytes are let go, and the last one brings the answer."""
+
+    def __init__(self, begin: Callable[[], Arriving], verdicts: Verdicts, problem: Exception | None) -> None:
+        self._began = time.monotonic()
+        self._verdicts, self._problem = verdicts, problem
+        self._arriving: Arriving | None = None
+        self._attempt(lambda: self._begin(begin))
+
+    def _begin(self, begin: Callable[[], Arriving]) -> None:
+        self._arriving = begin()
+
+    def write(self, pieces: Sequence[memoryview]) -> None:
+        """The next bytes."""
+        if (arriving := self._arriving) is not None:
+            self._attempt(lambda: arriving.write(pieces))
+
+    def finish(self) -> Verdict:
+        """Make it durable, or say why not."""
+        if (arriving := self._arriving) is not None:
+            self._attempt(lambda: self._verdicts.taken(arriving.commit(), self._began))
+        if self._problem is None:
+            return _SUCCESS
+        failure = self._verdicts.failed(self._problem)
+        return Verdict(failure.status, failure.comment)
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        if self._problem is not None:
+            return
+        try:
+            step()
+        except Exception as error:  # noqa: BLE001 - the C-STORE edge: the sender gets a status, whatever went wrong
+            self._problem = error
+            self.close()
+
+    def close(self) -> None:
+        """Whatever was not acknowledged vanishes."""
+        if self._arriving is not None:
+            self._arriving.close()
+        self._arriving = None

@@ -1,0 +1,78 @@
+"""A blocking socket, read in large pieces into one buffer that is used again and again."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+_BUFFER_BYTES = 512 << 10  # with every association; a quarter costs wake-ups, twice as much buys nothing
+_ROOM_BYTES = 64 << 10  # a receive call for less is not worth it
+_QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux
+
+
+class Connection:
+    """The unread bytes lie between `_start` and `_end`. `release` is called before views that were taken lose their bytes.
+
+    Its methods raise BlockingIOError when the socket's own time-out (SO_RCVTIMEO) is over, other OSErrors when the peer is gone.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._start = self._end = 0
+        self.release: Callable[[], None] = _nothing
+
+    def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """The next bytes, in this layout."""
+        while self._end - self._start < layout.size:
+            self._fill()
+        start = self._start
+        self._start = start + layout.size
+        return layout.unpack_from(self._buffer, start)
+
+    def take(self, maximum: int) -> memoryview:
+        """A view of the next bytes, at least one, at most so many."""
+        if self._start == self._end:
+            self._fill()
+        start = self._start
+        self._start = min(start + maximum, self._end)
+        return self._buffer[start : self._start]
+
+    def _fill(self) -> None:
+        if len(self._buffer) - self._end < _ROOM_BYTES:
+            self._make_room()
+        count = self._sock.recv_into(self._buffer[self._end :])
+        if count == 0:
+            raise ConnectionResetError
+        self._end += count
+        if _QUICK_ACK is not None:
+            # Linux takes it back by itself. A peer with Nagle's algorithm would wait 40 ms for a delayed acknowledgement.
+            self._sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
+
+    def _make_room(self) -> None:
+        self.release()
+        unread = bytes(self._buffer[self._start : self._end])
+        self._buffer[: len(unread)] = unread
+        self._start, self._end = 0, len(unread)
+
+    def send(self, data: bytes) -> None:
+        """All of it."""
+        self._sock.sendall(data)
+
+    def close(self, last: bytes) -> None:
+        """Say the last word, if there is one, and wait until the peer closes: bytes that nobody reads would reset what we sent."""
+        with contextlib.suppress(OSError):
+            if last:
+                self._sock.sendall(last)
+                self._sock.shutdown(socket.SHUT_WR)
+                while self._sock.recv_into(self._buffer):
+                    pass
+        # The last reference to the buffer; `release` closes a circle that would keep it until the garbage is collected.
+        self._buffer, self.release = memoryview(b""), _nothing
+
+
+def _nothing() -> None:
+    pass

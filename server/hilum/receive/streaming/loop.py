@@ -1,0 +1,109 @@
+"""The Upper Layer of an established association on our side (PS3.8 9.2, Sta6, Sta8 and Sta13), until its end."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Mapping
+from enum import StrEnum
+
+from hilum.receive.streaming import pdu
+from hilum.receive.streaming.connection import Connection
+from hilum.receive.streaming.messages import Messages
+from hilum.receive.streaming.pdu import ProtocolError, Reason
+from hilum.receive.streaming.provider import Context, Provider
+
+# A peer that exceeds the length that it was told is served: nothing is held in memory as a whole. This is no length, but nonsense.
+_MAXIMUM_PDU_BYTES = 16 << 20
+_SHORT_PDU_BYTES = 4
+
+
+class End(StrEnum):
+    """How an association ended. The words are those of its account."""
+
+    RELEASED = "released"
+    ABORTED_BY_PEER = "aborted_by_peer"
+    PROTOCOL_ERROR = "protocol_error"
+    TIMED_OUT = "aborted_here"
+    SHUTDOWN = "shutdown"
+    LOST = "connection_lost"
+
+
+class Loop:
+    """Receives on the thread that calls `run`. The socket blocks, has its time-outs (SO_RCVTIMEO, SO_SNDTIMEO) and stays the caller's."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        contexts: Mapping[int, Context],
+        provider: Provider,
+        closing: threading.Event,
+        *,
+        maximum_pdu_bytes: int = 0,
+    ) -> None:
+        """`closing`: end after the message in progress. `maximum_pdu_bytes`: what the peer takes, 0: anything."""
+        self._sock, self._closing = sock, closing
+        self._connection = Connection(sock)
+        self._messages = Messages(self._connection, contexts, provider, maximum_pdu_bytes)
+        self._last = b""
+
+    def run(self) -> End:
+        """Until the association is over; `close` comes next."""
+        try:
+            return self._receive()
+        except ProtocolError as problem:
+            return self._finish(End.PROTOCOL_ERROR, pdu.provider_abort(problem.reason))
+        except BlockingIOError:
+            return self._finish(End.TIMED_OUT, pdu.user_abort())
+        except OSError:
+            return self._finish(End.SHUTDOWN, pdu.user_abort()) if self._is_to_end else End.LOST
+        finally:
+            self._messages.close()
+
+    def close(self) -> None:
+        """Say the last word, if there is one, and wait for the peer to close the connection (Sta13). Somebody else bounds this wait."""
+        self._connection.close(self._last)
+
+    def wake_if_idle(self) -> None:
+        """From another thread, when `closing` is set: end the wait for a next message, but no message in progress."""
+        if not self._messages.is_busy:
+            with contextlib.suppress(OSError):  # it is over already
+                self._sock.shutdown(socket.SHUT_RD)
+
+    @property
+    def _is_to_end(self) -> bool:
+        return self._closing.is_set() and not self._messages.is_busy
+
+    def _receive(self) -> End:
+        while not self._is_to_end:
+            kind, length = self._connection.unpack(pdu.HEADER)
+            if kind != pdu.P_DATA_TF:
+                return self._end_of(kind, length)
+            self._p_data(length)
+        return self._finish(End.SHUTDOWN, pdu.user_abort())
+
+    def _p_data(self, length: int) -> None:
+        if length > _MAXIMUM_PDU_BYTES:
+            raise ProtocolError(Reason.INVALID_PARAMETER)
+        while length:
+            if length < pdu.ITEM.size:
+                raise ProtocolError(Reason.INVALID_PARAMETER)
+            size, context_id, control = self._connection.unpack(pdu.ITEM)
+            length -= pdu.ITEM_LENGTH_BYTES + size
+            if size < 2 or length < 0:
+                raise ProtocolError(Reason.INVALID_PARAMETER)
+            self._messages.fragment(context_id, control, size - 2)
+
+    def _end_of(self, kind: int, length: int) -> End:
+        if kind not in (pdu.A_RELEASE_RQ, pdu.A_ABORT):
+            raise ProtocolError(Reason.UNEXPECTED_PDU if kind in pdu.OF_OTHER_STATES else Reason.UNRECOGNISED_PDU)
+        if length != _SHORT_PDU_BYTES:
+            raise ProtocolError(Reason.INVALID_PARAMETER)
+        if kind == pdu.A_ABORT:
+            return End.ABORTED_BY_PEER
+        return self._finish(End.RELEASED, pdu.RELEASED)
+
+    def _finish(self, end: End, last: bytes) -> End:
+        self._last = last
+        return end

@@ -1,0 +1,105 @@
+"""DIMSE messages from Presentation Data Values (PS3.7 6.3, PS3.8 annex E): requests in, responses out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hilum.receive.streaming import command, pdu
+from hilum.receive.streaming.command import Command
+from hilum.receive.streaming.connection import Connection
+from hilum.receive.streaming.pdu import ProtocolError, Reason
+from hilum.receive.streaming.provider import Context, Incoming, Provider
+
+_MAXIMUM_COMMAND_BYTES = 64 << 10
+
+
+class Messages:
+    """One message at a time: command fragments, then those of its data set, if any, then the response."""
+
+    def __init__(self, connection: Connection, contexts: Mapping[int, Context], provider: Provider, maximum_pdu_bytes: int) -> None:
+        self._connection, self._contexts, self._provider = connection, contexts, provider
+        self._maximum_pdu_bytes = maximum_pdu_bytes
+        self._context_id: int | None = None  # of the message in progress
+        self._encoded = b""
+        self._request: Command | None = None
+        self._incoming: Incoming | None = None
+        self._pieces: list[memoryview] = []
+        connection.release = self._hand_on
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a message is being received or answered."""
+        return self._context_id is not None
+
+    def fragment(self, context_id: int, control: int, size: int) -> None:
+        """One Presentation Data Value, whose `size` bytes come next. Raises ProtocolError, OSError."""
+        if control & pdu.IS_COMMAND:
+            self._command_fragment(context_id, size)
+            if control & pdu.IS_LAST:
+                self._begin(command.decode(self._encoded))
+        else:
+            self._data_fragment(context_id, size)
+            if control & pdu.IS_LAST:
+                self._end()
+
+    def _command_fragment(self, context_id: int, size: int) -> None:
+        if self._request is not None or self._context_id not in (None, context_id):
+            raise ProtocolError(Reason.UNEXPECTED_PARAMETER)
+        if context_id not in self._contexts or len(self._encoded) + size > _MAXIMUM_COMMAND_BYTES:
+            raise ProtocolError(Reason.INVALID_PARAMETER)
+        self._context_id = context_id
+        while size:
+            piece = self._connection.take(size)
+            self._encoded += piece
+            size -= len(piece)
+
+    def _data_fragment(self, context_id: int, size: int) -> None:
+        if self._request is None or context_id != self._context_id:
+            raise ProtocolError(Reason.UNEXPECTED_PARAMETER)
+        while size:
+            piece = self._connection.take(size)
+            self._pieces.append(piece)
+            size -= len(piece)
+
+    def _begin(self, request: Command) -> None:
+        if request.field == command.C_CANCEL_RQ:  # PS3.7 9.3.2.3: it has no response, and there is nothing to cancel
+            self._forget()
+            return
+        if request.message_id is None or request.field & command.IS_RESPONSE:
+            raise ProtocolError(Reason.INVALID_PARAMETER)
+        self._request = request
+        if request.field == command.C_STORE_RQ:
+            self._incoming = self._provider.begin(request, self._contexts[self._context_id or 0])
+        if not request.has_data_set:
+            self._end()
+
+    def _hand_on(self) -> None:
+        """Give away the pieces that were taken, before their bytes are overwritten."""
+        if self._incoming is not None and self._pieces:
+            self._incoming.write(self._pieces)
+        self._pieces = []
+
+    def _end(self) -> None:
+        self._hand_on()
+        request, context_id = self._request, self._context_id
+        if request is None or context_id is None:
+            raise ProtocolError(Reason.UNEXPECTED_PARAMETER)
+        self._connection.send(pdu.p_data(context_id, self._answer(request), self._maximum_pdu_bytes))
+        self.close()
+        self._forget()
+
+    def _answer(self, request: Command) -> bytes:
+        if self._incoming is not None:
+            verdict = self._incoming.finish()
+            return command.response(request, verdict.status, verdict.comment)
+        return command.response(request, 0 if request.field == command.C_ECHO_RQ else command.UNRECOGNISED_OPERATION)
+
+    def _forget(self) -> None:
+        self._context_id = self._request = None
+        self._encoded = b""
+
+    def close(self) -> None:
+        """Nothing remains of a message that was not answered. Idempotent."""
+        if self._incoming is not None:
+            self._incoming.close()
+        self._incoming, self._pieces = None, []

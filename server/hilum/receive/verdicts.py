@@ -1,0 +1,57 @@
+"""How the C-STORE requests of one association are answered, and what of it goes into its account, the metrics and the log."""
+
+from __future__ import annotations
+
+import time
+
+from hilum import telemetry
+from hilum.receive.account import Account
+from hilum.receive.header import is_uid
+from hilum.receive.refusals import Answer, CannotUnderstand, Refusal, answer
+from hilum.receive.taking import Taken
+
+_log = telemetry.logger("receive")
+
+
+class Verdicts:
+    """Used from the one thread that answers."""
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+
+    def taken(self, taken: Taken, began: float) -> None:
+        """An object is acknowledged; `began`, monotonic: the first byte of its message."""
+        if taken is Taken.OWN_DOCUMENT:
+            self._account.own_documents += 1
+        else:
+            self._account.stored += 1
+        telemetry.RECEIVE_SECONDS.observe(time.monotonic() - began)
+
+    def failed(self, error: Exception) -> Answer:
+        """What goes on the wire for whatever went wrong."""
+        failure = self.refused(error)
+        if isinstance(error, Refusal):
+            _log.warning("refused", status=failure.label, comment=failure.comment)
+        elif isinstance(error, OSError):
+            _log.error("not_stored", status=failure.label, problem=error.strerror)
+        else:
+            _log.exception("not_stored", status=failure.label, exc_info=error)
+        return failure
+
+    def refused(self, error: Exception) -> Answer:
+        """The same without a word in the log."""
+        failure = answer(error)
+        self._account.refused += 1
+        self._account.last_refusal = failure
+        telemetry.INSTANCES_REFUSED.labels(status=failure.label).inc()
+        return failure
+
+
+def problem_of_command(sop_class_uid: str, sop_instance_uid: str, priority: int | None) -> Refusal | None:
+    """What a C-STORE-RQ lacks (PS3.7 9.3.1.1), if anything; what is missing is empty or None."""
+    for name, value in (("Affected SOP Class UID", sop_class_uid), ("Affected SOP Instance UID", sop_instance_uid)):
+        if not value:
+            return CannotUnderstand(f"{name} is missing in the command")
+        if not is_uid(value):
+            return CannotUnderstand(f"{name} in the command is not a valid UID")
+    return CannotUnderstand("Priority (0000,0700) is missing in the command") if priority is None else None

@@ -1,0 +1,76 @@
+"""What the handover relies on in pynetdicom and its documentation does not promise; and that the test at start would notice."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pynetdicom.dul import DULServiceProvider
+from pynetdicom.transport import AssociationSocket
+
+from hilum.receive.self_test import handover_works
+from tests.support.listening import ListenerProcess, make_settings, unindexed
+from tests.support.storing import data_set
+from tests.support.waiting import wait_for
+from tests.support.wire import ABORT, RELEASE, Wire, message, pdu, pdv, store
+
+ASSOCIATIONS, CLIENTS = 300, 6
+
+
+def test_no_byte_behind_the_acceptance_is_read_by_others() -> None:
+    assert all(handover_works() for _ in range(30))
+
+
+def test_the_test_at_start_notices_a_reader_that_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DULServiceProvider, "kill_dul", lambda _self: None)
+    monkeypatch.setattr("hilum.receive.handover._PATIENCE_SECONDS", 0.5)
+    assert not handover_works()
+
+
+def test_the_test_at_start_notices_a_socket_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after a change of pynetdicom that hides it: the association is then pynetdicom's own."""
+    monkeypatch.setattr(AssociationSocket, "_shutdown_socket", lambda _self: None)
+    monkeypatch.setattr("hilum.receive.handover.Handover.take_over", lambda _self: None)
+    assert not handover_works()
+
+
+def open_of(pid: int) -> tuple[int, int]:
+    """Descriptors and threads."""
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return len(list(Path(f"/proc/{pid}/fd").iterdir())), int(status.split("Threads:")[1].split()[0])
+
+
+def one_association(listener: ListenerProcess, number: int) -> int:
+    """An object each; a third are released, a third aborted, a third just closed, some inside a second object."""
+    uid = f"1.2.500.{number}"
+    with Wire(listener.port, calling="STRESS") as wire:
+        wire.send(message(store(uid), data_set(uid)))
+        status = wire.status()
+        if number % 2:
+            wire.send(message(store("1.2.3")), pdu(4, pdv(data_set("1.2.3", pixels=bytes(40_000)), is_last=False)))
+        wire.send((RELEASE, ABORT, b"")[number % 3])
+    return status
+
+
+def test_300_associations_leave_no_thread_and_no_descriptor(tmp_path: Path) -> None:
+    with ListenerProcess(make_settings(tmp_path / "state")) as listener:
+        assert listener.child is not None
+        assert one_association(listener, 0) == 0
+        settle(listener, 1)
+        before = open_of(listener.child.pid)
+        with ThreadPoolExecutor(CLIENTS) as pool:
+            statuses = list(pool.map(lambda number: one_association(listener, number), range(1, ASSOCIATIONS)))
+        assert statuses == [0] * (ASSOCIATIONS - 1)
+        settle(listener, ASSOCIATIONS)
+        after = open_of(listener.child.pid)
+        assert after[0] <= before[0] + 2
+        assert after[1] <= before[1]
+        assert not list(unindexed(listener.archive))
+
+
+def settle(listener: ListenerProcess, count: int) -> None:
+    """Every association has its row, every object too, and a moment for the last thread to go."""
+    wait_for(lambda: [len(listener.rows(f"SELECT 1 FROM {table}")) for table in ("association", "instance")] == [count, count], what="rows")
+    time.sleep(0.5)

@@ -1,0 +1,232 @@
+"""What a peer may and may not say behind the A-ASSOCIATE-AC, at the real listener: served, refused, or aborted with the right reason."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pydicom.uid import ExplicitVRLittleEndian
+
+from tests.support.listening import ListenerProcess, make_settings, unindexed
+from tests.support.raw_scu import DX
+from tests.support.storing import data_set
+from tests.support.waiting import wait_for
+from tests.support.wire import (
+    ABORT,
+    CANCEL_RQ,
+    ECHO_RQ,
+    FIND_RQ,
+    RELEASE,
+    VERIFICATION,
+    Wire,
+    association_request,
+    command,
+    message,
+    pdu,
+    pdv,
+    store,
+    us,
+)
+
+PROVIDER = 2
+UNRECOGNISED, UNEXPECTED, UNEXPECTED_PARAMETER, INVALID_PARAMETER = 1, 2, 5, 6
+
+
+@pytest.fixture(scope="module")
+def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenerProcess]:
+    with ListenerProcess(make_settings(tmp_path_factory.mktemp("protocol") / "state")) as running:
+        yield running
+
+
+def row_of(listener: ListenerProcess, calling: str) -> dict[str, object]:
+    return dict(wait_for(lambda: listener.rows(f"SELECT * FROM association WHERE calling_ae_title = '{calling}'"), what="the row")[0])
+
+
+def test_echo_store_and_release_right_behind_the_acceptance_lose_nothing_in_100_associations(listener: ListenerProcess) -> None:
+    for number in range(100):
+        uid = f"1.2.100.{number}"
+        with Wire(listener.port, calling="BACKTOBACK") as wire:
+            wire.send(message(command(ECHO_RQ), context=3), message(store(uid), data_set(uid)), RELEASE)
+            assert wire.answer[0] == 2
+            assert (wire.status(), wire.status(), wire.next_pdu()[0]) == (0, 0, 6)
+    ended = "SELECT 1 FROM association WHERE calling_ae_title = 'BACKTOBACK' AND outcome = 'released'"
+    wait_for(lambda: len(listener.rows(ended)) == 100, what="the rows")
+    assert "slow_listener" not in listener.log.read_text()
+
+
+ENCODED = data_set("1.2.3")
+COMMAND = pdu(4, pdv(store("1.2.3"), is_command=True))
+WRONG: dict[str, tuple[bytes, int]] = {
+    "an unknown PDU": (pdu(0x55, bytes(10)), UNRECOGNISED),
+    "a second request": (pdu(1, bytes(100)), UNEXPECTED),
+    "a release response": (pdu(6, bytes(4)), UNEXPECTED),
+    "a PDU of 2 GiB": (struct.pack(">BxL", 4, 2 << 30), INVALID_PARAMETER),
+    "a release of another length": (pdu(5, bytes(8)), INVALID_PARAMETER),
+    "a PDV that is longer than its PDU": (pdu(4, struct.pack(">LBB", 100, 1, 3) + bytes(10)), INVALID_PARAMETER),
+    "a PDV without a header": (pdu(4, struct.pack(">LB", 1, 1) + bytes(3)), INVALID_PARAMETER),
+    "a PDU with a broken PDV": (pdu(4, bytes(3)), INVALID_PARAMETER),
+    "a context that was not accepted": (pdu(4, pdv(store("1.2.3"), context=99, is_command=True)), INVALID_PARAMETER),
+    "data before a command": (pdu(4, pdv(ENCODED)), UNEXPECTED_PARAMETER),
+    "data in another context": (COMMAND + pdu(4, pdv(ENCODED, context=3)), UNEXPECTED_PARAMETER),
+    "a command inside a data set": (COMMAND + COMMAND, UNEXPECTED_PARAMETER),
+    "half a command and data": (pdu(4, pdv(b"abc", is_command=True, is_last=False)) + pdu(4, pdv(ENCODED)), UNEXPECTED_PARAMETER),
+    "a command of 65 KiB": (pdu(4, pdv(bytes(65 << 10), is_command=True)), INVALID_PARAMETER),
+    "a broken command": (pdu(4, pdv(store("1.2.3")[:-3], is_command=True)), INVALID_PARAMETER),
+    "a command that ends in a header": (pdu(4, pdv(store("1.2.3") + b"\0\0", is_command=True)), INVALID_PARAMETER),
+    "another group": (pdu(4, pdv(ENCODED, is_command=True)), INVALID_PARAMETER),
+    "no command field": (message(store("1.2.3", e0100=None)), INVALID_PARAMETER),
+    "no message ID": (message(store("1.2.3", e0110=None), ENCODED), INVALID_PARAMETER),
+    "no data set type": (message(store("1.2.3", e0800=None)), INVALID_PARAMETER),
+    "a response": (message(store("1.2.3", e0100=us(0x8001))), INVALID_PARAMETER),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_must_not_be_is_aborted_with_its_reason(listener: ListenerProcess, name: str) -> None:
+    sent, reason = WRONG[name]
+    calling = f"WRONG{list(WRONG).index(name)}"
+    with Wire(listener.port, calling=calling) as wire:
+        wire.send(sent)
+        assert wire.next_pdu() == (7, bytes((0, 0, PROVIDER, reason)))
+    row = row_of(listener, calling)
+    assert (row["outcome"], row["reason"], row["stored"]) == ("aborted", "protocol_error", 0)
+    assert not list(unindexed(listener.archive))
+
+
+def halves(content: bytes) -> list[bytes]:
+    return [content[: len(content) // 2], content[len(content) // 2 :]]
+
+
+def cut_small(command_bytes: bytes, encoded: bytes) -> bytes:
+    """Every PDV in pieces of a few bytes, several PDVs in one PDU."""
+    size = 7
+    pieces = [
+        [pdv(part[begin : begin + size], is_command=is_command, is_last=begin + size >= len(part)) for begin in range(0, len(part), size)]
+        for part, is_command in ((command_bytes, True), (encoded, False))
+    ]
+    items = pieces[0] + pieces[1]
+    return b"".join(pdu(4, b"".join(items[begin : begin + 300])) for begin in range(0, len(items), 300))
+
+
+SHAPES: dict[str, Callable[[str], bytes]] = {
+    "small PDVs": lambda uid: cut_small(store(uid), data_set(uid)),
+    "one large PDU": lambda uid: message(store(uid), data_set(uid, pixels=bytes(3 << 20)), pdu_bytes=4 << 20),
+    "odd PDUs": lambda uid: message(store(uid), data_set(uid, pixels=bytes(700_001)), pdu_bytes=4099),
+    "command and data set in one PDU": lambda uid: pdu(4, pdv(store(uid), is_command=True) + pdv(data_set(uid))),
+    "an empty last fragment": lambda uid: message(store(uid)) + pdu(4, pdv(data_set(uid), is_last=False)) + pdu(4, pdv(b"")),
+    "an empty PDU before it": lambda uid: pdu(4, b"") + message(store(uid), data_set(uid)),
+    "a cancel before it": lambda uid: message(command(CANCEL_RQ), context=3) + message(store(uid), data_set(uid)),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_data_set_in_any_shape_is_stored(listener: ListenerProcess, name: str) -> None:
+    uid = f"1.2.200.{list(SHAPES).index(name)}"
+    with Wire(listener.port, calling="SHAPES") as wire:
+        for part in halves(SHAPES[name](uid)):
+            wire.send(part)
+            time.sleep(0.01)
+        response = wire.response()
+        assert (response[0x0900], response[0x1000].rstrip(b"\0").decode()) == (b"\0\0", uid)
+        wire.send(RELEASE)
+        assert wire.next_pdu()[0] == 6
+        assert wire.next_pdu() == (0, b"")
+
+
+def test_a_message_that_dribbles_in(listener: ListenerProcess) -> None:
+    with Wire(listener.port) as wire:
+        for byte in message(command(ECHO_RQ), context=3):
+            wire.send(bytes((byte,)))
+        assert wire.status() == 0
+
+
+def test_an_operation_that_is_not_ours_is_answered_so(listener: ListenerProcess) -> None:
+    with Wire(listener.port) as wire:
+        wire.send(message(command(FIND_RQ)))
+        assert wire.status() == 0x0211
+
+
+def test_a_store_in_the_context_of_verification_is_refused(listener: ListenerProcess) -> None:
+    with Wire(listener.port) as wire:
+        for sop_class in (DX, VERIFICATION):
+            wire.send(message(store("1.2.3", sop_class=sop_class), data_set("1.2.3").replace(DX.encode(), sop_class.encode()), context=3))
+            assert wire.status() in (0x0122, 0xA900, 0xC000)
+        assert wire.status_of_echo() == 0
+
+
+def test_responses_in_pdus_as_small_as_the_peer_wants_them(listener: ListenerProcess) -> None:
+    with Wire(listener.port, maximum_pdu_bytes=40) as wire:
+        wire.send(message(store("1.2.300.1"), data_set("1.2.300.1")))
+        assert wire.status() == 0
+
+
+@pytest.mark.parametrize(
+    ("last", "outcome", "reason"), [(ABORT, "aborted", "aborted_by_peer"), (b"", "aborted", "connection_lost"), (RELEASE, "released", None)]
+)
+def test_an_end_inside_an_object_leaves_nothing(listener: ListenerProcess, last: bytes, outcome: str, reason: str | None) -> None:
+    calling = f"END{outcome[0]}{reason or ''}"[:16]
+    with Wire(listener.port, calling=calling) as wire:
+        wire.send(COMMAND, pdu(4, pdv(data_set("1.2.3", pixels=bytes(1 << 20)), is_last=False)))
+        wire.send(last)
+    row = row_of(listener, calling)
+    assert (row["outcome"], row["reason"], row["stored"]) == (outcome, reason, 0)
+    assert not list(unindexed(listener.archive))
+
+
+def test_an_abort_in_mid_object_is_noticed_at_once(listener: ListenerProcess) -> None:
+    with Wire(listener.port, calling="MIDABORT") as wire:
+        wire.send(COMMAND, pdu(4, pdv(data_set("1.2.3", pixels=bytes(1 << 20)), is_last=False)), ABORT)
+        assert row_of(listener, "MIDABORT")["reason"] == "aborted_by_peer"  # while the connection is open
+        assert not list(unindexed(listener.archive))
+
+
+def test_a_peer_that_does_not_close_after_its_release_is_cut_off(listener: ListenerProcess) -> None:
+    with Wire(listener.port, calling="LINGERS") as wire:
+        wire.send(RELEASE)
+        assert wire.next_pdu()[0] == 6
+        assert row_of(listener, "LINGERS")["outcome"] == "released"
+
+
+def test_a_request_behind_the_request_is_a_protocol_error_and_holds_nobody(listener: ListenerProcess) -> None:
+    """A race in Sta3: P-DATA before the acceptance is not for us to serve (PS3.8 Table 9-10)."""
+    with socket.create_connection(("127.0.0.1", listener.port), timeout=20) as connection:
+        request = association_request("STA3", [(DX, ExplicitVRLittleEndian)], 0)
+        connection.sendall(request + message(store("1.2.400.1"), data_set("1.2.400.1")))
+        while connection.recv(1 << 16):
+            pass
+    row = row_of(listener, "STA3")
+    assert row["outcome"] in ("aborted", "released")
+    with Wire(listener.port) as wire:
+        assert wire.status_of_echo() == 0
+
+
+def test_eight_large_objects_at_once_are_not_held_in_memory(listener: ListenerProcess) -> None:
+    size, pdu_bytes = 32 << 20, 1 << 17
+
+    def send(number: int) -> int:
+        uid = f"1.2.600.{number}"
+        with Wire(listener.port, calling="LARGE") as wire:
+            wire.send(message(store(uid), data_set(uid, pixels=bytes(size)), pdu_bytes=pdu_bytes))
+            return wire.status()
+
+    assert send(0) == 0
+    assert listener.child is not None
+    before = peak_memory_mib(listener.child.pid)
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(send, range(1, 9))) == {0}
+    assert peak_memory_mib(listener.child.pid) - before < 32
+
+
+def peak_memory_mib(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/status").read_text(encoding="ascii").split("VmHWM:")[1].split()[0]) >> 10
+
+
+def test_the_fallback_is_taken_when_it_is_asked_for(tmp_path: Path) -> None:
+    with ListenerProcess(make_settings(tmp_path / "state", listener="pynetdicom")) as slow, Wire(slow.port) as wire:
+        wire.send(message(command(FIND_RQ, sop_class=DX)))
+        assert wire.response() == {}, "pynetdicom aborts where the loop answers"

@@ -1,0 +1,149 @@
+"""A data set that comes in piece by piece is understood, digested and stored as if it had come as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydicom.uid import DeflatedExplicitVRLittleEndian, DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian
+
+from hilum.domain import AssociationRecord
+from hilum.receive.account_book import AccountBook
+from hilum.receive.arriving import Arriving
+from hilum.receive.beginning import Beginning
+from hilum.receive.describe import describe
+from hilum.receive.header import MAXIMUM_HEADER_BYTES, read_header
+from hilum.receive.indexer import Indexer
+from hilum.receive.intake import Intake
+from hilum.receive.refusals import CannotUnderstand, Refusal
+from hilum.receive.store_command import StoreCommand
+from hilum.settings import Receive
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger
+from tests.support.listening import make_settings, unindexed
+from tests.support.storing import data_set, element, meta
+
+DX = str(DigitalXRayImageStorageForPresentation)
+
+
+class House:
+    """An archive whose indexer does not run, and what was put into it."""
+
+    def __init__(self, state: Path) -> None:
+        made = make_settings(state)
+        self.ledger = Ledger(made.ledger_url)
+        self.archive = Archive(made.archive_dir, "listener-1", write_out_bytes=1 << 20)
+        self.indexer = Indexer(made, self.ledger, self.archive)
+        self.intake = Intake(Receive(reserve_bytes=0, maximum_object_bytes=8 << 20), self.archive, self.indexer)
+
+    def arrive(self, pieces: list[bytes], syntax: str = ExplicitVRLittleEndian) -> str:
+        """The kind of refusal, or nothing."""
+        try:
+            with contextlib.closing(Arriving(StoreCommand(meta("1.2.3", syntax), DX), self.intake.begin)) as arriving:
+                for piece in pieces:
+                    arriving.write([memoryview(bytearray(piece))])
+                arriving.commit()
+        except Refusal as refusal:
+            return refusal.comment
+        return ""
+
+    def put(self) -> tuple[Path, object]:
+        """The file that was put last, and what was said of it."""
+        item = self.indexer._queue.get_nowait()
+        assert item is not None
+        return item.file, item.instance
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    made = House(tmp_path_factory.mktemp("house") / "state")
+    yield made
+    made.ledger.close()
+
+
+PRIVATE = element(0x00090010, b"UN", bytes(40_000))
+ENCODED = {
+    "small": data_set("1.2.3"),
+    "long header": PRIVATE + data_set("1.2.3", pixels=bytes(70_000)),
+    "header too long to wait in memory": PRIVATE * 9 + data_set("1.2.3", pixels=bytes(70_000)),
+    "no pixels": data_set("1.2.3")[: -(12 + 256 * 64)],
+    "behind the pixels": data_set("1.2.3") + element(0xFFFCFFFC, b"OB", bytes(100)),
+    "no study": data_set("1.2.3", study=""),
+    "another instance": data_set("1.2.4"),
+    "cut": data_set("1.2.3", pixels=b"")[:-20],
+    "garbage": b"\xff" * 50_000,
+    "too large": data_set("1.2.3", pixels=bytes(9 << 20)),
+}
+
+
+def cut(encoded: bytes, cuts: list[int]) -> list[bytes]:
+    """In pieces that end at these fractions of a million."""
+    ends = sorted({len(encoded) * at // 1_000_000 for at in cuts} | {len(encoded)})
+    return [encoded[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+
+
+@settings(max_examples=80, deadline=None)
+@given(name=st.sampled_from(sorted(ENCODED)), cuts=st.lists(st.integers(0, 1_000_000), max_size=12))
+def test_pieces_make_no_difference(house: House, name: str, cuts: list[int]) -> None:
+    encoded = ENCODED[name]
+    whole = house.arrive([encoded])
+    if not whole:
+        house.put()
+    assert house.arrive(cut(encoded, cuts)) == whole
+    if not whole:
+        file, said = house.put()
+        assert file.read_bytes().endswith(encoded)
+        assert said == (None if "too long" in name else describe(file))
+    for file in house.archive.unindexed():
+        file.unlink()
+    assert not list(unindexed(house.archive))
+
+
+def test_a_deflated_data_set_is_read_again_for_its_pixels(house: House) -> None:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    deflated = packer.compress(data_set("1.2.3")) + packer.flush()
+    assert house.arrive([deflated], DeflatedExplicitVRLittleEndian) == ""
+    file, said = house.put()
+    assert said is None
+    assert describe(file).sop_instance_uid == "1.2.3"
+    file.unlink()
+
+
+def test_a_header_is_held_back_to_its_limit_and_no_further() -> None:
+    beginning = Beginning(ExplicitVRLittleEndian)
+    with pytest.raises(CannotUnderstand, match="More than 16 MiB"):
+        beginning.add(memoryview(element(0x00090010, b"UN", bytes(1 << 20)) * 20))
+    assert len(beginning.held) == MAXIMUM_HEADER_BYTES + 1
+
+
+def test_a_header_that_ends_where_a_window_ends_is_not_taken_for_the_whole() -> None:
+    first = data_set("1.2.3", pixels=b"")[:-12]
+    padded = first + element(0x00290010, b"UN", bytes((32 << 10) - len(first) - 12))
+    assert len(padded) == 32 << 10
+    beginning = Beginning(ExplicitVRLittleEndian)
+    beginning.add(memoryview(padded))
+    assert beginning.header is None
+    pixels = element(0x7FE00010, b"OW", bytes(100))
+    beginning.add(memoryview(pixels))
+    assert beginning.end().pixels_start == read_header(padded + pixels, ExplicitVRLittleEndian).pixels_start
+
+
+def test_rows_of_associations_are_written_together_and_all_at_the_end(tmp_path: Path) -> None:
+    made = make_settings(tmp_path / "state")
+    ledger = Ledger(made.ledger_url)
+    book = AccountBook(ledger)
+    book.start()
+    record = AssociationRecord(1.0, 2.0, "10.0.0.7", "CR9", "HILUM", "released", None, 1, 0, None)
+    for _ in range(300):
+        book.put(record)
+    book.stop(20)
+    import sqlite3
+
+    with sqlite3.connect(made.site.state_dir / "ledger.sqlite") as connection:
+        assert connection.execute("SELECT count(*) FROM association").fetchone() == (300,)
+    ledger.close()

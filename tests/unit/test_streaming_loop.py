@@ -1,0 +1,189 @@
+"""The streaming loop on a connection: whatever the cuts, the bytes arrive; however it ends, it says how."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hilum.receive.streaming.command import Command
+from hilum.receive.streaming.loop import End, Loop
+from hilum.receive.streaming.provider import Context, Verdict
+from tests.support.raw_scu import DX
+from tests.support.waiting import wait_for
+from tests.support.wire import ABORT, ECHO_RQ, RELEASE, command, message, pdu, pdv, store
+
+CONTEXTS = {1: Context(DX, "1.2.840.10008.1.2.1")}
+
+
+class Kept:
+    """A provider that keeps what comes, and what became of it."""
+
+    def __init__(self) -> None:
+        self.data_sets: list[bytearray] = []
+        self.ends: list[str] = []
+
+    def begin(self, _command: Command, _context: Context) -> Kept:
+        self.data_sets.append(bytearray())
+        return self
+
+    def write(self, pieces: Sequence[memoryview]) -> None:
+        for piece in pieces:
+            self.data_sets[-1] += piece
+
+    def finish(self) -> Verdict:
+        self.ends.append("finished")
+        return Verdict(0)
+
+    def close(self) -> None:
+        self.ends.append("closed")
+
+
+class Broken(Kept):
+    def write(self, pieces: Sequence[memoryview]) -> None:
+        raise ZeroDivisionError
+
+
+class Running:
+    """A loop in a thread; `peer` is the other end of its socket."""
+
+    def __init__(self, provider: Kept) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            self.peer = socket.create_connection(listening.getsockname(), timeout=30)
+            self._sock, _ = listening.accept()
+        self.closing = threading.Event()
+        self.loop = Loop(self._sock, CONTEXTS, provider, self.closing)
+        self.end: End | Exception | None = None
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        try:
+            self.end = self.loop.run()
+        except ZeroDivisionError as error:
+            self.end = error
+        self._is_over.set()
+        self.loop.close()
+        self._sock.close()
+
+    def time_out_after(self, seconds: float) -> None:
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, int(seconds * 1e6)))
+
+    def finished(self) -> End | Exception | None:
+        """How it ended; it may still wait for the peer to close."""
+        assert self._is_over.wait(30)
+        return self.end
+
+
+@contextmanager
+def running(provider: Kept, prepare: Callable[[Running], None] = lambda _: None) -> Iterator[Running]:
+    made = Running(provider)
+    prepare(made)
+    made._thread.start()
+    yield made
+    made.peer.close()
+    made._thread.join(30)
+    assert not made._thread.is_alive()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=st.integers(0, 1 << 30),
+    sizes=st.lists(st.integers(0, 900_000), min_size=1, max_size=3),
+    largest=st.sampled_from((9, 500, 70_000, 600_000)),
+)
+def test_any_cut_brings_the_same_bytes(seed: int, sizes: list[int], largest: int) -> None:
+    random, kept = Random(seed), Kept()
+    data_sets = [random.randbytes(size // 50 if largest < 100 else size) for size in sizes]
+    with running(kept) as made:
+        for data_set in data_sets:
+            made.peer.sendall(message(store("1.2.3")) + cut(data_set, random, largest))
+            made.peer.recv(1 << 16)
+        made.peer.sendall(RELEASE)
+        assert made.finished() is End.RELEASED
+    assert [bytes(data_set) for data_set in kept.data_sets] == data_sets
+    assert kept.ends == ["finished", "closed"] * len(data_sets)
+
+
+def cut(data_set: bytes, random: Random, largest: int) -> bytes:
+    """PDUs of one to three PDVs of any sizes."""
+    items, position = [], 0
+    while position < len(data_set) or not items:
+        size = random.randint(1, largest)
+        items.append(pdv(data_set[position : position + size], is_last=position + size >= len(data_set)))
+        position += size
+    parts = []
+    while items:
+        count = random.randint(1, 3)
+        parts.append(pdu(4, b"".join(items[:count])))
+        items = items[count:]
+    return b"".join(parts)
+
+
+HALF = message(store("1.2.3")) + pdu(4, pdv(bytes(100_000), is_last=False))
+
+
+@pytest.mark.parametrize(("last", "end"), [(ABORT, End.ABORTED_BY_PEER), (RELEASE, End.RELEASED), (pdu(9, b""), End.PROTOCOL_ERROR)])
+def test_an_end_inside_a_data_set_closes_it(last: bytes, end: End) -> None:
+    kept = Kept()
+    with running(kept) as made:
+        made.peer.sendall(HALF + last)
+        assert made.finished() is end
+    assert kept.ends == ["closed"]
+
+
+def test_a_peer_that_goes_away() -> None:
+    kept = Kept()
+    with running(kept) as made:
+        made.peer.sendall(HALF)
+        made.peer.shutdown(socket.SHUT_WR)
+        assert made.finished() is End.LOST
+    assert kept.ends == ["closed"]
+
+
+@pytest.mark.parametrize("sent", [b"", HALF], ids=["idle", "stalled"])
+def test_silence_is_aborted_by_the_user(sent: bytes) -> None:
+    with running(Kept(), lambda made: made.time_out_after(0.2)) as made:
+        made.peer.sendall(sent)
+        assert made.peer.recv(100) == ABORT
+        assert made.finished() is End.TIMED_OUT
+
+
+def test_the_end_of_the_process_waits_for_a_message_and_not_for_the_next() -> None:
+    kept = Kept()
+    with running(kept) as made:
+        made.peer.sendall(HALF)
+        wait_for(lambda: made.loop._messages.is_busy)
+        made.closing.set()
+        made.loop.wake_if_idle()
+        made.peer.sendall(pdu(4, pdv(b"")))
+        answer = made.peer.recv(4096)
+        while len(answer) < 10 or not answer.endswith(ABORT):
+            answer += made.peer.recv(4096)
+        assert made.finished() is End.SHUTDOWN
+    assert kept.ends == ["finished", "closed"]
+
+
+def test_the_end_of_the_process_wakes_who_waits() -> None:
+    with running(Kept()) as made:
+        made.peer.sendall(message(command(ECHO_RQ)))
+        made.peer.recv(4096)
+        made.closing.set()
+        made.loop.wake_if_idle()
+        assert made.peer.recv(100) == ABORT
+        assert made.finished() is End.SHUTDOWN
+
+
+def test_a_bug_behind_it_closes_the_data_set_and_is_told() -> None:
+    broken = Broken()
+    with running(broken) as made:
+        made.peer.sendall(HALF + pdu(4, pdv(b"")))
+        assert isinstance(made.finished(), ZeroDivisionError)
+    assert broken.ends == ["closed"]
