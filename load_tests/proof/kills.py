@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Mapping
 
@@ -14,8 +15,9 @@ _SUPERVISOR = "supervisor"
 ROLES = ("decode", "report", "triton-stub", "tritonserver", "listener", "api", "analyser", "dispatcher")
 # The supervisor takes all others along, so it dies less often than they do.
 _SUPERVISOR_SHARE, _ONE_SUPERVISOR_IN, _TWO_AT_ONCE_SHARE = 0.1, 12, 0.2
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.3, 2.0
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1.0
 _TOLD_EVERY = 20
+_IMAGES_BETWEEN_KILLS, _PATIENCE_SECONDS = 2, 10.0
 
 
 def kills(plan: Plan, street: Street) -> Found:
@@ -24,12 +26,21 @@ def kills(plan: Plan, street: Street) -> Found:
     street.begin()
     killed = Counter(_kill_each(street, chance))
     while (done := killed.total()) < wanted:
+        _await_load(street)
         pause(chance.uniform(_SHORTEST_SECONDS, _LONGEST_SECONDS))
         may_supervisor = killed[_SUPERVISOR] < wanted // _ONE_SUPERVISOR_IN
         killed.update(_kill(street, chance, may_supervisor=may_supervisor))
         if done // _TOLD_EVERY != killed.total() // _TOLD_EVERY:
             plan.say(f"{killed.total()} kills, {len(street.router.books.acknowledged)} images acknowledged")
     return Found({"kills": dict(sorted(killed.items()))})
+
+
+def _await_load(street: Street) -> None:
+    """Until images are taken again: kills in a row only prolong the pauses of the supervisor, and then nothing is under load."""
+    acknowledged, deadline = len(street.router.books.acknowledged), time.monotonic() + _PATIENCE_SECONDS
+    while len(street.router.books.acknowledged) < acknowledged + _IMAGES_BETWEEN_KILLS and time.monotonic() < deadline:
+        street.tend()
+        pause(0.1)
 
 
 def _kill_each(street: Street, chance: random.Random) -> tuple[str, ...]:
