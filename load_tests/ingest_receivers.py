@@ -68,7 +68,7 @@ def _ticks(pid: int) -> int:
     """User, system, and those of children that were waited for (proc(5), fields 14 to 17)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it has just ended
         return 0
     return sum(map(int, fields[11:15]))
 

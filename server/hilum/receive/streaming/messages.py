@@ -36,11 +36,11 @@ class Messages:
         if control & pdu.IS_COMMAND:
             self._command_fragment(context_id, size)
             if control & pdu.IS_LAST:
-                self._begin(command.decode(self._encoded))
+                self._begin(context_id, command.decode(self._encoded))
         else:
             self._data_fragment(context_id, size)
             if control & pdu.IS_LAST:
-                self._end()
+                self._end(context_id)
 
     def _command_fragment(self, context_id: int, size: int) -> None:
         if self._request is not None or self._context_id not in (None, context_id):
@@ -61,7 +61,7 @@ class Messages:
             self._pieces.append(piece)
             size -= len(piece)
 
-    def _begin(self, request: Command) -> None:
+    def _begin(self, context_id: int, request: Command) -> None:
         if request.field == command.C_CANCEL_RQ:  # PS3.7 9.3.2.3: it has no response, and there is nothing to cancel
             self._forget()
             return
@@ -69,9 +69,9 @@ class Messages:
             raise ProtocolError(Reason.INVALID_PARAMETER)
         self._request = request
         if request.field == command.C_STORE_RQ:
-            self._incoming = self._provider.begin(request, self._contexts[self._context_id or 0])
+            self._incoming = self._provider.begin(request, self._contexts[context_id])
         if not request.has_data_set:
-            self._end()
+            self._end(context_id)
 
     def _hand_on(self) -> None:
         """Give away the pieces that were taken, before their bytes are overwritten."""
@@ -79,12 +79,10 @@ class Messages:
             self._incoming.write(self._pieces)
         self._pieces = []
 
-    def _end(self) -> None:
+    def _end(self, context_id: int) -> None:
         self._hand_on()
-        request, context_id = self._request, self._context_id
-        if request is None or context_id is None:
-            raise ProtocolError(Reason.UNEXPECTED_PARAMETER)
-        self._connection.send(pdu.p_data(context_id, self._answer(request), self._maximum_pdu_bytes))
+        if self._request is not None:
+            self._connection.send(pdu.p_data(context_id, self._answer(self._request), self._maximum_pdu_bytes))
         self.close()
         self._forget()
 
