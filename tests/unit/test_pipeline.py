@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
 from hilum.pipeline import STAGES, StageLoop, back_off
 from hilum.settings import Pipeline
 from hilum.store import schema
+from hilum.store.database import sync_of
 from hilum.store.ledger import Arrival, Ledger
 from hilum.store.migrate import migrate
 
@@ -213,3 +215,15 @@ def test_back_off_doubles_and_is_capped() -> None:
 
 def test_stages_name_tables_of_the_schema() -> None:
     assert {stage.table for stage in STAGES.values()} == set(schema.WORK_TABLES)
+
+
+def test_rows_that_were_waited_for_are_in_the_synced_log(tmp_path: Path) -> None:
+    """What `sync_of` syncs is where SQLite has put the rows; without a log, or after its last user, there is nothing to sync."""
+    url = f"sqlite:///{tmp_path / 'l.sqlite'}"
+    sync_of(url)()
+    migrate(url)
+    with contextlib.closing(Ledger(url)) as ledger:
+        before = (tmp_path / "l.sqlite-wal").stat().st_size if (tmp_path / "l.sqlite-wal").exists() else 0
+        fill(ledger, 1)
+        assert (tmp_path / "l.sqlite-wal").stat().st_size > before
+        sync_of(url)()

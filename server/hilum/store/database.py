@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +19,7 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
     """An engine for the ledger at `url`; with `read_only` its transactions take no write lock.
 
     SQLite: write-ahead log with a full sync at each commit, because an acknowledged row must survive a power cut. Not `is_synced`:
-    commits survive any crash of a process, and a power cut only together with a synced commit that comes after them.
+    commits survive any crash of a process, and a power cut only after `sync_of` it.
     """
     # Parameters hold whole headers, thus patient data: an error's text must not repeat them (promise 10).
     options: dict[str, Any] = {"hide_parameters": True, "pool_timeout": _POOL_TIMEOUT_SECONDS}
@@ -28,6 +29,30 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
     event.listen(engine, "connect", _configure_sqlite("FULL" if is_synced else "NORMAL"))
     event.listen(engine, "begin", _begin_read if read_only else _begin_write)
     return engine
+
+
+def sync_of(url: str) -> Callable[[], None]:
+    """What makes everything durable that was committed before, by whichever process, without SQLite's write lock.
+
+    The log is written in order, and a checkpoint syncs it before and the database after (synchronous = NORMAL), so a sync of the log
+    file is all that is missing. PostgreSQL has synced when a commit returns.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return lambda: None
+    log = f"{parsed.database}-wal"
+
+    def sync() -> None:
+        try:
+            descriptor = os.open(log, os.O_RDONLY)
+        except FileNotFoundError:
+            return  # the last one to close the database has written everything into it
+        try:
+            os.fdatasync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    return sync
 
 
 def open_reader(url: str) -> Engine:

@@ -1,8 +1,8 @@
 """The ledger: every promise about images and reports is a row here. Verbs: record, claim, advance, retry, requeue.
 
 Thread-safe. Each verb is one transaction, which survives any crash of a process. What the outside may rely on (rows of received
-objects, documents, deliveries) survives a power cut too: SQLite syncs it fully. Leases, readings and results are not waited for: after
-a power cut they would be made again, and the same, and the sync of the next document takes them along.
+objects, rejections, documents, what a person decided) survives a power cut too, as soon as the verb has returned. Leases, readings,
+results and deliveries are not waited for: after a power cut they would be made again, and the same.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hilum.store import advancing, claiming, completing, lanes, recording, rejec
 from hilum.store.activation_maps import activation_maps
 from hilum.store.claiming import Claim
 from hilum.store.completing import Completed
-from hilum.store.database import open_engine
+from hilum.store.database import open_engine, sync_of
 from hilum.store.doorbell import Bell, doorbell_for
 from hilum.store.jobs import JOBS
 from hilum.store.queues import QUEUES
@@ -31,8 +31,8 @@ __all__ = ["Arrival", "Ledger", "RecordOutcome"]
 
 # Which bells to ring when a stage's rows have advanced.
 _NEXT = {"record": ("analyse", "assemble"), "analyse": ("assemble",), "assemble": ("report",), "report": ("deliver",), "deliver": ()}
-# Stages whose decisions follow from the rows before them, and are nobody's knowledge yet.
-_MADE_AGAIN = frozenset({"analyse", "assemble"})
+# Stages whose decisions follow from the rows before them. A delivery that is forgotten sends the same bytes under the same UID again.
+_MADE_AGAIN = frozenset({"analyse", "assemble", "deliver"})
 _BEAT = update(process).where(process.c.name == bindparam("who"))  # sets the columns that its parameters name
 _HOST = socket.gethostname()
 
@@ -43,18 +43,17 @@ class Ledger:
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         self.url = url
         self._clock = clock
-        self._engine = open_engine(url)
-        is_sqlite = self._engine.dialect.name == "sqlite"
-        # SQLite has one writer at a time: who only looks must not wait for it, and who can do it again must not wait for the disk.
-        self._reader = open_engine(url, read_only=True) if is_sqlite else self._engine
-        self._unsynced = open_engine(url, is_synced=False) if is_sqlite else self._engine
+        # The disk is waited for after a transaction (`_sync`), never inside: SQLite has one writer at a time.
+        self._engine = open_engine(url, is_synced=False)
+        self._sync = sync_of(url)
+        # Who only looks must not wait for the one who writes.
+        self._reader = open_engine(url, read_only=True) if self._engine.dialect.name == "sqlite" else self._engine
         self._doorbell = doorbell_for(url)
 
     def close(self) -> None:
         """Give the connections back."""
         self._engine.dispose()
         self._reader.dispose()
-        self._unsynced.dispose()
 
     @property
     def namespace(self) -> uuid.UUID:
@@ -82,7 +81,8 @@ class Ledger:
         with self._engine.begin() as connection:
             outcomes = recording.record(connection, arrivals, self._clock())
             self._doorbell.ring_with(connection, _NEXT["record"])
-        self._doorbell.ring(_NEXT["record"])
+        self._doorbell.ring(_NEXT["record"])  # an image may be read while the disk is waited for
+        self._sync()
         return outcomes
 
     def record_association(self, record: AssociationRecord) -> None:
@@ -94,12 +94,14 @@ class Ledger:
         rows = [{name: getattr(record, name) for name in AssociationRecord.__slots__} for record in records]
         with self._engine.begin() as connection:
             connection.execute(insert(association), rows)
+        self._sync()
 
     def reject(self, rejections: Sequence[Rejection]) -> int:
         """Take images out of results, also such as have not come yet; how many are out that were not. Their studies are due again."""
         with self._engine.begin() as connection:
             count = rejecting.reject(connection, rejections, self._clock())
             self._doorbell.ring_with(connection, ("assemble",))
+        self._sync()
         self._doorbell.ring(("assemble",))
         return count
 
@@ -133,7 +135,7 @@ class Ledger:
         """
         now = self._clock()
         claim = Claim(stage, limit, owner, now, now + lease_seconds, destination_name)
-        with self._unsynced.begin() as connection:
+        with self._engine.begin() as connection:
             lapsed = claiming.lapsed_row(connection, claim)
             if lapsed is not None:
                 self._fail_hopeless(connection, claim, maximum_lapses)
@@ -142,7 +144,10 @@ class Ledger:
                 rows = claiming.claim_due(connection, claim)
             else:
                 rows = claiming.take(connection, claim, [lapsed]) if is_idle else []
-            return [JOBS[stage](connection, row, lease) for row, lease in rows]
+            jobs = [JOBS[stage](connection, row, lease) for row, lease in rows]
+        if stage == "deliver" and jobs:
+            self._sync()  # a document may be claimed before who stored it has waited for the disk; nothing is sent that could be lost
+        return jobs
 
     def seconds_to_next(self, stage: str, at_most: float, *, destination_name: str | None = None) -> float:
         """How long a stage may sleep: until the next row can be claimed, or `at_most`; 0: one can be claimed now. Takes no write lock."""
@@ -168,23 +173,24 @@ class Ledger:
     def advance(self, stage: str, decided: Sequence[tuple[Lease, Advance]]) -> list[bool]:
         """Write decisions and what follows from them, all in one commit. False marks a lease that was lost: nothing of it is written."""
         queue, now = QUEUES[stage], self._clock()
-        engine = self._unsynced if stage in _MADE_AGAIN else self._engine
-        with engine.begin() as connection:
+        with self._engine.begin() as connection:
             written = [advancing.advance_row(connection, queue, lease, item, now) for lease, item in decided]
             self._doorbell.ring_with(connection, bells := _bells(stage, decided))
+        if stage not in _MADE_AGAIN:
+            self._sync()
         self._doorbell.ring(bells)
         return written
 
     def retry(self, stage: str, lease: Lease, detail: str, after_seconds: float, *, counts: bool = True) -> bool:
         """Due again in `after_seconds`. False: the lease is lost."""
-        with self._unsynced.begin() as connection:
+        with self._engine.begin() as connection:
             return claiming.give_back(connection, QUEUES[stage], lease, detail, self._clock() + after_seconds, counts=counts)
 
     def lapse(self, stage: str, lease: Lease) -> bool:
         """The lease ends now as if its worker had died, and is counted as such. False: it was lost already."""
         table, now = QUEUES[stage].table, self._clock()
         held = and_(table.c.id == lease.row_id, table.c.lease_token == lease.token)
-        with self._unsynced.begin() as connection:
+        with self._engine.begin() as connection:
             return connection.execute(update(table).where(held).values(leased_until=now - 1)).rowcount == 1
 
     def end_leases(self, owner: str, *, is_clean: bool) -> int:
@@ -205,6 +211,7 @@ class Ledger:
             if stage == "analyse" and ids:
                 claiming.reopen_studies(connection, ids, self._clock())
             self._doorbell.ring_with(connection, (stage,))
+        self._sync()
         self._doorbell.ring((stage,))
         return len(ids)
 
@@ -214,7 +221,7 @@ class Ledger:
         with self._reader.begin() as connection:
             if lanes.is_held(connection, name, owner, now + seconds / 2):
                 return True
-        with self._unsynced.begin() as connection:
+        with self._engine.begin() as connection:
             return lanes.take(connection, name, owner, now, seconds)
 
     def pause(self, name: str, *, is_paused: bool) -> None:
@@ -223,6 +230,7 @@ class Ledger:
             if connection.execute(update(destination).where(destination.c.name == name).values(is_paused=is_paused)).rowcount == 0:
                 connection.execute(insert(destination).values(name=name, is_paused=is_paused))
             self._doorbell.ring_with(connection, ("deliver",))
+        self._sync()
         self._doorbell.ring(("deliver",))
 
     def complete(self, study_uid: str, *, is_waiting: bool = True) -> Completed | None:
@@ -230,6 +238,7 @@ class Ledger:
         with self._engine.begin() as connection:
             done = completing.complete(connection, study_uid, self._clock(), is_waiting=is_waiting)
             self._doorbell.ring_with(connection, ("assemble",))
+        self._sync()
         self._doorbell.ring(("assemble",))
         return done
 
@@ -237,7 +246,7 @@ class Ledger:
         """A process says that it lives, and whether it can do its work."""
         alive = {"role": role, "host": _HOST, "pid": pid, "started_at": started_at, "is_ready": is_ready, "detail": detail}
         alive["beat_at"] = self._clock()
-        with self._unsynced.begin() as connection:
+        with self._engine.begin() as connection:
             if connection.execute(_BEAT, {**alive, "who": name}).rowcount == 0:
                 connection.execute(insert(process), {**alive, "name": name})
 
