@@ -24,6 +24,8 @@ _HARMLESS: Final = "CudaDriverHelper"  # an E line of every start without a GPU
 
 log = telemetry.logger("triton")
 
+_NICE = 5  # as the analyser
+
 
 class EmbeddedTriton:
     """One tritonserver over `<built_dir>/embedded`.
@@ -131,6 +133,8 @@ class EmbeddedTriton:
                 env=runtime.environment(wheel),
                 start_new_session=True,
             )
+        # Receiving and reporting take little and are waited for; the engine takes what is left. Its stubs come later, and inherit this.
+        os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
 
     def _is_ready_in_time(self, ports: command.Ports, is_over: Callable[[], bool]) -> bool:
         """True: every model is loaded. False: it ended by itself, or is not wanted. Too late: it is ended, and ConfigurationError."""
