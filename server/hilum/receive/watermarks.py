@@ -13,7 +13,7 @@ from hilum.settings import Receive
 from hilum.store.archive import Archive
 from hilum.store.views import LedgerViews
 
-_FRESH_SECONDS = 2.0
+_FRESH_SECONDS = 0.25  # a burst of associations between two looks is let in unseen
 # PS3.8 Table 9-21: rejected-transient, by the service provider (presentation), local-limit-exceeded. Senders come back.
 _LATER = (2, 3, 2)
 
@@ -40,7 +40,7 @@ class Watermarks:
         return None
 
     def _due_readings(self, maximum: int) -> int:
-        """At most `maximum`, at most two seconds old. A ledger that is away says nothing; `Intake` knows how long to bear that."""
+        """At most `maximum`, at most 0.25 s old. A ledger that is away says nothing; `Intake` knows how long to bear that."""
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
             try:
                 self._due = self._views.due_readings(maximum)
