@@ -72,16 +72,26 @@ def test_a_child_has_a_role_of_its_own(start: Start) -> None:
 
 
 def test_the_cpu_of_a_child_that_ended_is_kept_once(start: Start) -> None:
-    script = parent_of(BURN.format(seconds=0.6), waits=True).replace("c.wait()", "print('done', flush=True)\nc.wait()")
+    child = BURN.format(seconds=0.5) + WAIT
+    script = (
+        "import subprocess, sys\nP = subprocess.PIPE\n"
+        f"c = subprocess.Popen([sys.executable, '-c', {child!r}, 'child'], stdout=P, stdin=P)\n"
+        "c.stdout.readline()\nprint('done', flush=True)\nsys.stdin.readline()\n"
+        "c.stdin.close()\nc.wait()\nprint('ended', flush=True)\nsys.stdin.read()\n"
+    )
     process = start(script)
-    with Accountant(process.pid, by_mark, every_seconds=0.05) as accountant:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"done\n"
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with Accountant(process.pid, by_mark) as accountant:
+        assert accountant.snapshot()["child"].processes == 1
+        process.stdin.write(b"end it\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == b"ended\n"
         use = accountant.snapshot()
-    assert use["child"].cpu_seconds >= 0.4
+    assert use["child"].cpu_seconds >= 0.5
     assert use["child"].processes == 0
     assert use["child"].rss_bytes == 0
-    assert 0.6 <= total(use).cpu_seconds < 0.8
+    assert 0.5 <= total(use).cpu_seconds < 1.0, "counted once"
 
 
 def test_the_cpu_of_a_child_that_nobody_saw_goes_to_its_parent(start: Start) -> None:
