@@ -52,7 +52,6 @@ STAGES: dict[str, Stage] = {
 P = ParamSpec("P")
 T = TypeVar("T")
 Handler = Callable[[Job], Awaitable[Advance]]
-_AWAY = (OperationalError, OSError)  # the database, or the disk below it
 _GROUP_SECONDS = 0.005  # completions within this time share one commit, and so one sync
 
 
@@ -99,8 +98,8 @@ class StageLoop:
             return [], poll  # few free places: a claim for each completed item would be a transaction for each
         try:
             return await self._in_ledger_thread(self._claim_now, room)
-        except _AWAY as error:
-            log.error("ledger_unavailable", stage=self._stage.name, error=_words(error), advice="the stage waits and tries again")
+        except OperationalError as error:
+            log.error("ledger_unavailable", stage=self._stage.name, error=str(error.orig), advice="the stage waits and tries again")
             return [], poll
 
     def _claim_now(self, room: int) -> tuple[list[Job], float]:
@@ -208,9 +207,9 @@ class StageLoop:
         while True:
             try:
                 return write()
-            except _AWAY as error:
+            except OperationalError as error:
                 if time.monotonic() > give_up:
-                    log.error("not_written", stage=self._stage.name, error=_words(error), advice="done again when the lease has lapsed")
+                    log.error("not_written", stage=self._stage.name, error=str(error.orig), advice="done again when the lease has lapsed")
                     return None
                 time.sleep(0.5)
 
@@ -226,10 +225,6 @@ class StageLoop:
                 return function(*args, **kwargs)
 
         return await asyncio.get_running_loop().run_in_executor(self._ledger_thread, run)
-
-
-def _words(error: OperationalError | OSError) -> str:
-    return str(error.orig) if isinstance(error, OperationalError) else f"{type(error).__name__}: {error.strerror}"
 
 
 def back_off(attempts: int, settings: Pipeline) -> float:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import inspect, select, text
+from sqlalchemy.exc import OperationalError
 
 from hilum.domain import Advance, Instance, Job, Lane, ReadingJob, ReadingState, Reason
 from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
@@ -227,3 +228,9 @@ def test_rows_that_were_waited_for_are_in_the_synced_log(tmp_path: Path) -> None
         fill(ledger, 1)
         assert (tmp_path / "l.sqlite-wal").stat().st_size > before
         sync_of(url)()
+
+
+def test_a_disk_that_cannot_sync_is_a_database_that_is_away(tmp_path: Path) -> None:
+    (tmp_path / "loop.sqlite-wal").symlink_to("loop.sqlite-wal")
+    with pytest.raises(OperationalError, match="symbolic links"):
+        sync_of(f"sqlite:///{tmp_path / 'loop.sqlite'}")()

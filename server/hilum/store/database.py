@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import OperationalError
 
 _BUSY_TIMEOUT_MS = 30_000
 _CONNECT_TIMEOUT_SECONDS = 5
@@ -35,7 +36,7 @@ def sync_of(url: str) -> Callable[[], None]:
     """What makes everything durable that was committed before, by whichever process, without SQLite's write lock.
 
     The log is written in order, and a checkpoint syncs it before and the database after (synchronous = NORMAL), so a sync of the log
-    file is all that is missing. PostgreSQL has synced when a commit returns.
+    file is all that is missing. PostgreSQL has synced when a commit returns. Raises OperationalError, as a commit that syncs would.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":
@@ -44,15 +45,21 @@ def sync_of(url: str) -> Callable[[], None]:
 
     def sync() -> None:
         try:
-            descriptor = os.open(log, os.O_RDONLY)
+            _sync_file(log)
         except FileNotFoundError:
             return  # the last one to close the database has written everything into it
-        try:
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+        except OSError as error:
+            raise OperationalError("fdatasync of the log", None, error) from error
 
     return sync
+
+
+def _sync_file(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def open_reader(url: str) -> Engine:
