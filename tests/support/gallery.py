@@ -155,7 +155,7 @@ def note_associations(rig: Rig) -> None:
             now - 5, now - 4, "10.0.0.9", HOSTILE[:16], "HILUM", "aborted", "<b>reason", 0, 3, "<img src=x onerror=alert(1)>"
         ),
     ):
-        rig.street.ledger.record_association(record)
+        rig.street.ledger.record_associations([record])
 
 
 def beat(rig: Rig) -> None:

@@ -83,6 +83,7 @@ def store_until_killed(settings: Settings, boundary: str) -> list[str]:
 
 def main(boundary: str) -> None:
     """The child."""
+    from hilum.receive import arriving
     from hilum.receive.indexer import Indexer
     from hilum.receive.intake import Intake
     from hilum.receive.store_command import StoreRequest
@@ -96,7 +97,8 @@ def main(boundary: str) -> None:
     for number, uid in enumerate(_UIDS):
         if number == 1:
             _arm(boundary)
-        intake.store(StoreRequest(meta(uid), DigitalXRayImageStorageForPresentation, memoryview(data_set(uid))))
+        request = StoreRequest(meta(uid), DigitalXRayImageStorageForPresentation, memoryview(data_set(uid)))
+        arriving.store(request, intake.begin)
         os.write(1, f"{uid}\n".encode())
     indexer.start()
     indexer.stop(30)

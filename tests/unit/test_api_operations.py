@@ -24,8 +24,8 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 def test_a_refusal_says_what_the_sender_should_change(rig: Rig) -> None:
     now = rig.clock.now
     advice = "Send to Called AE Title HILUM."
-    rig.street.ledger.record_association(
-        AssociationRecord(now, now + 1.5, "10.0.0.7", "CR1", "HILUMX", "rejected", "called_ae_title", 0, 0, advice)
+    rig.street.ledger.record_associations(
+        [AssociationRecord(now, now + 1.5, "10.0.0.7", "CR1", "HILUMX", "rejected", "called_ae_title", 0, 0, advice)]
     )
     (found,) = rig.get("/api/v1/associations", outcome="rejected")["associations"]
     assert (found["advice"], found["started_at"], found["ended_at"]) == (advice, "2026-11-20T08:30:00.000Z", "2026-11-20T08:30:01.500Z")

@@ -299,11 +299,13 @@ def test_what_needs_a_person_is_counted_by_reason(street: Street, views: LedgerV
 def test_associations_page_and_filter(street: Street, views: LedgerViews, clock: Clock) -> None:
     for number in range(5):
         outcome = "rejected" if number % 2 else "released"
-        street.ledger.record_association(
-            AssociationRecord(clock.now, clock.now + 1, "10.0.0.7", f"CR{number}", "HILUM", outcome, None, 1, 0, None)
+        street.ledger.record_associations(
+            [AssociationRecord(clock.now, clock.now + 1, "10.0.0.7", f"CR{number}", "HILUM", outcome, None, 1, 0, None)]
         )
     first, following = views.associations(limit=3)
-    street.ledger.record_association(AssociationRecord(clock.now, clock.now + 1, "10.0.0.7", "CR9", "HILUM", "released", None, 1, 0, None))
+    street.ledger.record_associations(
+        [AssociationRecord(clock.now, clock.now + 1, "10.0.0.7", "CR9", "HILUM", "released", None, 1, 0, None)]
+    )
     second, end = views.associations(limit=3, cursor=following)
     assert [item["calling_ae_title"] for item in (*first, *second)] == ["CR4", "CR3", "CR2", "CR1", "CR0"]
     assert end is None

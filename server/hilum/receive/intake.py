@@ -9,14 +9,14 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from hilum import telemetry
 from hilum.domain import Instance
-from hilum.receive import arriving, file_meta
+from hilum.receive import file_meta
 from hilum.receive.describe import instance_of
 from hilum.receive.digests import Digests
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import Header
 from hilum.receive.indexer import Indexer
 from hilum.receive.refusals import OutOfResources
-from hilum.receive.store_command import StoreCommand, StoreRequest
+from hilum.receive.store_command import StoreCommand
 from hilum.receive.taking import Taken
 from hilum.settings import Receive
 from hilum.store.archive import Archive, Incoming
@@ -27,13 +27,6 @@ class Intake:
 
     def __init__(self, settings: Receive, archive: Archive, indexer: Indexer) -> None:
         self._settings, self._archive, self._indexer = settings, archive, indexer
-
-    def store(self, request: StoreRequest) -> Taken:
-        """Return when the image is durable and will be indexed: only then may it be acknowledged.
-
-        Raises Refusal or OSError, and then nothing of it is left on the disk.
-        """
-        return arriving.store(request, self.begin)
 
     def begin(self, command: StoreCommand, header: Header) -> IncomingImage:
         """A new image; close it."""

@@ -85,12 +85,8 @@ class Ledger:
         self._sync()
         return outcomes
 
-    def record_association(self, record: AssociationRecord) -> None:
-        """Who sent what, and what was refused."""
-        self.record_associations([record])
-
     def record_associations(self, records: Sequence[AssociationRecord]) -> None:
-        """The same of several at once."""
+        """Who sent what, and what was refused."""
         rows = [{name: getattr(record, name) for name in AssociationRecord.__slots__} for record in records]
         with self._engine.begin() as connection:
             connection.execute(insert(association), rows)

@@ -6,8 +6,9 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing import get_context
 from typing import ParamSpec, Self, TypeVar
 
@@ -37,20 +38,21 @@ class ReportPool:
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The function's result, from another process. Raises what it raises, and WorkerDied for all that a dying process took along."""
-        executor = self._whole()
+        executor, future = self._submit(partial(function, *args, **kwargs))
         try:
-            return await asyncio.wrap_future(executor.submit(function, *args, **kwargs))
+            return await asyncio.wrap_future(future)
         except BrokenProcessPool as error:
             self._renew(executor)
             raise WorkerDied from error
 
-    def _whole(self) -> ProcessPoolExecutor:
-        """The pool, or a new one if a process of it died idle, which is no fault of the next result."""
+    def _submit(self, call: Callable[[], T]) -> tuple[ProcessPoolExecutor, Future[T]]:
+        """To the pool, or to a new one if a process of it died idle, which is no fault of the next result."""
+        executor = self._executor
         try:
-            self._executor.submit(os.getpid)
+            return executor, executor.submit(call)
         except BrokenProcessPool:
-            self._renew(self._executor)
-        return self._executor
+            self._renew(executor)
+            return self._executor, self._executor.submit(call)
 
     def _renew(self, broken: ProcessPoolExecutor) -> None:
         if broken is self._executor:
