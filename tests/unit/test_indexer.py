@@ -10,6 +10,7 @@ import pytest
 from pydicom.uid import DigitalXRayImageStorageForPresentation
 
 from hilum.domain import Lane
+from hilum.receive import arriving
 from hilum.receive.account_book import AccountBook
 from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer, index
@@ -44,7 +45,7 @@ class House:
 
     def put(self, encoded: bytes, uid: str) -> Path:
         """A durable file that waits for its row."""
-        self.intake().store(request(encoded, uid))
+        arriving.store(request(encoded, uid), self.intake().begin)
         return max(self.archive.unindexed(), key=lambda file: file.stat().st_mtime_ns)
 
     def index(self, *files: Path) -> list[RecordOutcome]:
@@ -170,7 +171,7 @@ def test_one_object_that_the_ledger_refuses_is_quarantined_alone(house: House) -
 def test_the_thread_indexes_and_drains_at_the_end(house: House) -> None:
     house.indexer.start()
     for number in range(300):
-        house.intake().store(request(data_set(f"1.2.{number}"), f"1.2.{number}"))
+        arriving.store(request(data_set(f"1.2.{number}"), f"1.2.{number}"), house.intake().begin)
     house.indexer.stop(60)
     assert house.rows("SELECT count(*) FROM instance") == [(300,)]
     assert not list(unindexed(house.archive))
@@ -181,10 +182,10 @@ def test_a_ledger_that_is_away_loses_nothing_and_is_waited_for(house: House) -> 
     indexer = Indexer(house.settings, house.ledger, house.archive, patience_seconds=0)
     house.execute("ALTER TABLE instance RENAME TO away")
     indexer.start()
-    house.intake(indexer).store(request(data_set("1.2.3"), "1.2.3"))
+    arriving.store(request(data_set("1.2.3"), "1.2.3"), house.intake(indexer).begin)
     wait_for(lambda: indexer.is_overloaded)
     with pytest.raises(OutOfResources, match="ledger is not available"):
-        house.intake(indexer).store(request(data_set("1.2.4"), "1.2.4"))
+        arriving.store(request(data_set("1.2.4"), "1.2.4"), house.intake(indexer).begin)
     assert len(list(unindexed(house.archive))) == 1
     house.execute("ALTER TABLE away RENAME TO instance")
     wait_for(lambda: not indexer.is_overloaded)
@@ -194,7 +195,7 @@ def test_a_ledger_that_is_away_loses_nothing_and_is_waited_for(house: House) -> 
 
 def test_a_ledger_that_stays_away_does_not_hold_up_the_end(house: House) -> None:
     house.execute("ALTER TABLE instance RENAME TO away")
-    house.intake().store(request(data_set("1.2.3"), "1.2.3"))
+    arriving.store(request(data_set("1.2.3"), "1.2.3"), house.intake().begin)
     house.indexer.start()
     house.indexer.stop(20)
     assert len(list(unindexed(house.archive))) == 1
@@ -206,26 +207,26 @@ def test_a_long_queue_refuses_more(house: House) -> None:
     indexer = Indexer(house.settings, house.ledger, house.archive, maximum_backlog=2)
     intake = house.intake(indexer)
     for number in range(2):
-        intake.store(request(data_set(f"1.2.{number}"), f"1.2.{number}"))
+        arriving.store(request(data_set(f"1.2.{number}"), f"1.2.{number}"), intake.begin)
     with pytest.raises(OutOfResources, match="send again later"):
-        intake.store(request(data_set("1.2.9"), "1.2.9"))
+        arriving.store(request(data_set("1.2.9"), "1.2.9"), intake.begin)
     indexer.start()
     wait_for(lambda: not indexer.is_overloaded)
-    intake.store(request(data_set("1.2.9"), "1.2.9"))
+    arriving.store(request(data_set("1.2.9"), "1.2.9"), intake.begin)
     indexer.stop(20)
     assert house.rows("SELECT count(*) FROM instance") == [(3,)]
 
 
 def test_a_reserve_larger_than_the_disk_refuses_before_writing(house: House) -> None:
     with pytest.raises(OutOfResources, match="nearly full"):
-        house.intake(reserve_bytes=1 << 60).store(request(data_set("1.2.3"), "1.2.3"))
+        arriving.store(request(data_set("1.2.3"), "1.2.3"), house.intake(reserve_bytes=1 << 60).begin)
     assert house.files() == set()
 
 
 def test_an_object_beyond_the_limit_is_refused(house: House) -> None:
     large = data_set("1.2.3", pixels=bytes(1 << 20))
     with pytest.raises(OutOfResources, match="limit of 1 MiB"):
-        house.intake(maximum_object_bytes=1 << 20).store(request(large, "1.2.3"))
+        arriving.store(request(large, "1.2.3"), house.intake(maximum_object_bytes=1 << 20).begin)
     assert house.files() == set()
 
 
@@ -246,7 +247,7 @@ def test_what_cannot_be_indexed_is_refused_before_it_is_written(
     house: House, encoded: bytes, uid: str, context: str, expected: type[Exception]
 ) -> None:
     with pytest.raises(expected):
-        house.intake().store(request(encoded, uid, context))
+        arriving.store(request(encoded, uid, context), house.intake().begin)
     assert house.files() == set()
 
 
