@@ -1,9 +1,9 @@
 # The doors. Each sets up what it needs; a second run of the set-up takes no time.
 BIN := .venv/bin
 export PYTHONPATH := .
-TEST_PROCESSES ?= 2
+TEST_PROCESSES ?= 4
 
-.PHONY: help setup demo test check load load-peer bench-cpu bench-deliver bench-ingest bench-report proof docs lock
+.PHONY: help setup demo test check load load-peer bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-preprocess bench-report goldens proof docs lock
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -14,7 +14,7 @@ setup: ## Debian packages, .venv with exact pins, hilum itself
 demo: setup ## a study in, its SR in a PACS; DEMO_EXIT=1 ends by itself, STUDY=path sends your own files
 	@$(BIN)/python deploy/demo.py $(STUDY)
 
-test: setup ## all tests, two files of them at a time; TEST_PROCESSES=0: one after the other
+test: setup ## all tests, four files of them at a time; TEST_PROCESSES=0: one after the other
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=15
 
 check: setup ## style, types, walls between the rooms, documentation; fast
@@ -34,14 +34,30 @@ load-peer: setup ## Hilum beside Orthanc with Python workers, in turns; PEER="--
 proof: setup ## faults under load, hours; PROOF="--short", PROOF="kills --seed 7", docs/proof.md
 	@$(BIN)/python -m load_tests.proof $(PROOF)
 
+goldens: setup ## recipes beside their authors' operations; GOLDENS="--record" when the table is right, docs/recipes.md
+	@$(BIN)/python -m load_tests.goldens $(GOLDENS)
+
 bench-deliver: setup ## reports a second to DCMTK over one association; BENCH="--rounds 9"
 	@$(BIN)/python -m load_tests.deliver $(BENCH)
+
+bench-echo: setup ## C-ECHO while JPEG 2000 is decoded; BENCH="--seconds 60"
+	@$(BIN)/python -m load_tests.echo $(BENCH)
+
+bench-parity: setup ## do engines say what torch says? every architecture; BENCH="--quick", docs/models_parity.md
+	@$(BIN)/python -m load_tests.parity $(BENCH)
+
+bench-preprocess: setup ## from file to tensor on one core, beside the authors' code path; BENCH="--quick", docs/preprocessing.md
+	@test -d state/preprocess-peers || $(BIN)/pip install --quiet --no-deps --target state/preprocess-peers -r deploy/lock/preprocess-peers.txt
+	@PYTHONPATH=.:state/preprocess-peers $(BIN)/python -m load_tests.preprocess $(BENCH)
 
 bench-report: setup ## reports a second: template beside highdicom; BENCH="--rounds 30"
 	@$(BIN)/python -m load_tests.report $(BENCH)
 
 bench-cpu: setup ## CPU of an image by stage and process; BENCH="--studies 20", docs/cpu.md
 	@$(BIN)/python -m load_tests.cpu $(BENCH)
+
+bench-infer: setup ## Triton beside the bare engine, engines compared; BENCH="--quick", docs/inference.md
+	@$(BIN)/python -m load_tests.infer $(BENCH)
 
 bench-ingest: setup ## what receiving costs, beside DCMTK; BENCH="--rounds 1 --associations 4"
 	@$(BIN)/python -m load_tests.ingest $(BENCH)

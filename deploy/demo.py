@@ -61,7 +61,7 @@ def show(stack: ExitStack, folder: Path, given: Path | None) -> int:
     run(hilum.command("models", "build"))
     stack.enter_context(hilum)
     step("starting Hilum and its Triton")
-    hilum.wait_until_ready(PATIENCE_SECONDS, lambda missing: print(f"{'':9}waiting for {missing}"[:WIDTH], flush=True))
+    hilum.wait_until_ready(PATIENCE_SECONDS, lambda missing: print(f"{'':9}waiting: {missing}"[:WIDTH], flush=True))
     step("ready; sending by C-STORE")
     run([hilum_program(), "send", *map(str, paths), "--to", f"HILUM@127.0.0.1:{hilum.dicom_port}", "--from", "DEMO_DR"])
     verdicts = [report(hilum, peer, uid) for uid in studies]

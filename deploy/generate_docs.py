@@ -5,31 +5,46 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import typer
 from prometheus_client.metrics import MetricWrapperBase
 from pydicom import uid
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from deploy.docs_of_inference import inference_tables
+from deploy.docs_of_ingest import ingest_tables
+from deploy.docs_of_manifest import manifest_tables
+from deploy.docs_of_parity import parity_table
+from deploy.docs_of_peer import peer_table
+from deploy.docs_of_preprocessing import echo_table, fields_tables, recipes_table, traps_table
+from deploy.docs_of_proof import proof_table
+from deploy.docs_of_senders import senders_table
 from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, telemetry
 from hilum.models import terminology
-from hilum.receive import policy
+from hilum.receive import terms
 from hilum.store.queues import QUEUES
+from hilum.store.rollout_rules import TRANSITIONS
+from hilum_preprocessing.codecs import CODECS, NATIVE
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 BENCH_CPU = DOCS.parent / "load_tests/results/bench-cpu.json"
+BENCH_PREPROCESS = DOCS.parent / "load_tests/results/bench-preprocess.json"
 
 STATES: Mapping[str, type[StrEnum]] = {
     "assemble": domain.StudyState,
     "analyse": domain.ReadingState,
+    "compare": domain.ComparisonState,
     "report": domain.ResultState,
     "deliver": domain.DeliveryState,
+    "commit": domain.CommitmentState,
 }
 # Transitions that no stage decides: they follow from an image that arrives, or from a newer result.
 FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
@@ -44,7 +59,13 @@ FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("analysed", "due", "image replaced"),
         ("analysed", "erased", "the patient is erased, in any state"),
     ),
+    "compare": (
+        ("compared", "due", "a further image, or a corrected header"),
+        ("compared", "erased", "the patient is erased, in any state"),
+    ),
     "report": (
+        ("[*]", "shadow", "advance, of compare"),
+        ("shadow", "superseded", "newer result"),
         ("due", "superseded", "newer result"),
         ("leased", "superseded", "newer result"),
         ("failed", "superseded", "newer result"),
@@ -55,6 +76,7 @@ FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("dead", "cancelled", "newer result, or the patient is erased"),
         ("leased", "cancelled", "the receiver takes another SOP Class"),
     ),
+    "commit": (("reported", "due", "the same request once more"),),
 }
 
 
@@ -91,6 +113,14 @@ def states_list() -> Iterator[str]:
         yield "```"
 
 
+def rollout_states() -> Iterator[str]:
+    """One alias on its way from one release to another."""
+    yield f"\n{_first_line(domain.RolloutState)}\n\n```mermaid\nstateDiagram-v2\n    [*] --> loading: start"
+    for state, following in TRANSITIONS.items():
+        yield from (f"    {state} --> {target}: {why}" for target, why in following)
+    yield f"```\n\n**Mode**: {_first_line(domain.RolloutMode)} ({', '.join(f'`{mode}`' for mode in domain.RolloutMode)})"
+
+
 def reasons_table() -> Iterator[str]:
     """The closed list."""
     yield "\n| reason | meaning |\n|---|---|"
@@ -119,19 +149,23 @@ def identification_table() -> Iterator[str]:
 
 
 def accepted_table() -> Iterator[str]:
-    """What the listener accepts, in its order of preference."""
-    yield "\n| SOP Class | UID | for |\n|---|---|---|"
+    """What the listener accepts as it is installed, in its order of preference."""
+    yield "\n| SOP Class | in settings | UID | for |\n|---|---|---|---|"
+    keywords = {item: f"`{name}`" for name, item in domain.IMAGE_SOP_CLASSES.items()}
     purposes = {
-        "C-ECHO": (policy.VERIFICATION,),
-        "images": policy.STORAGE_SOP_CLASSES,
-        "loop guard": policy.REPORT_SOP_CLASSES,
-        "rejection notes": (policy.KEY_OBJECT_SELECTION,),
+        "C-ECHO": (terms.VERIFICATION,),
+        "images": terms.STORAGE_SOP_CLASSES,
+        "loop guard": terms.REPORT_SOP_CLASSES,
+        "rejection notes": (terms.KEY_OBJECT_SELECTION,),
+        "storage commitment": (terms.STORAGE_COMMITMENT,),
     }
-    yield from (_row(uid.UID(item).name, f"`{item}`", purpose) for purpose, classes in purposes.items() for item in classes)
-    yield "\n| Transfer Syntax of images, in order of preference | UID | analysed |\n|---|---|---|"
-    decoded = (uid.ExplicitVRLittleEndian, uid.ImplicitVRLittleEndian, uid.JPEGBaseline8Bit)
-    for item in policy.TRANSFER_SYNTAXES:
-        yield _row(uid.UID(item).name, f"`{item}`", "yes" if item in decoded else "no: stored, ends as `transfer_syntax_not_supported`")
+    for purpose, classes in purposes.items():
+        yield from (_row(uid.UID(item).name, keywords.get(item, ""), f"`{item}`", purpose) for item in classes)
+    yield "\n| Transfer Syntax of images, in order of preference | in settings | UID | analysed |\n|---|---|---|---|"
+    decoded = {*NATIVE, *CODECS}
+    for name, item in domain.TRANSFER_SYNTAXES.items():
+        is_decoded = "yes" if item in decoded else "no: stored, ends as `transfer_syntax_not_supported`"
+        yield _row(uid.UID(item).name, f"`{name}`", f"`{item}`", is_decoded)
 
 
 def terminology_table() -> Iterator[str]:
@@ -166,16 +200,57 @@ def cpu_table() -> Iterator[str]:
         yield _row(goal["name"], f"{goal['value']:.3g} {goal['unit']}", f"{goal['goal']:g}", "yes" if goal["holds"] else "no")
 
 
+def preprocess_table(result: Path = BENCH_PREPROCESS) -> Iterator[str]:
+    """Of a run of `make bench-preprocess`."""
+    if not result.is_file():
+        yield "\nNot measured yet."
+        return
+    run = json.loads(result.read_text(encoding="utf-8"))
+    yield f"\nMeasured {run['measured_at'][:10]} on one core of {run['machine']['cores']}, {run['machine']['cpu']}"
+    yield f"with a load average of {run['machine']['load_average_before']:.1f} before it.\n"
+    yield "| | authors, ms | decoded by | ours, ms | times faster | goal | our decoder alone, ms | at most | largest error of ±1024 |"
+    yield "|---|--:|---|--:|--:|--:|--:|--:|--:|"
+    yield from map(_preprocess_row, run["rows"])
+    if rates := run["workers_images_per_second"]:
+        two, one = rates["two"], rates["one"]
+        yield f"\nTwo workers, little endian files: {two:.0f} images a second, {two / one:.2f} times one."
+    broken = [goal["name"] for goal in run["goals"] if not goal["holds"]]
+    yield f"\nGoals missed: {', '.join(broken) or 'none'}."
+
+
+def _preprocess_row(row: Mapping[str, Any]) -> str:
+    """A run before they were measured has no decoders."""
+    theirs, ours, codec = row["theirs_ms"], row["ours_ms"], row.get("codec_ms")
+    goal = f"{row['goal']:g}" if row["goal"] else ""
+    alone = (f"{codec:.1f}", f"{theirs / codec:.2f}") if codec else ("", "")
+    return _row(
+        row["name"], f"{theirs:.1f}", row.get("decoder", ""), f"{ours:.1f}", f"{row['ratio']:.2f}", goal, *alone, f"{row['error']:.2f}"
+    )
+
+
 GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "settings": ("settings.md", settings_table),
     "metrics": ("metrics.md", metrics_table),
     "cpu": ("cpu.md", cpu_table),
+    "ingest": ("cpu.md", lambda: ingest_tables(_row)),
+    "preprocess": ("preprocessing.md", preprocess_table),
+    "inference": ("inference.md", lambda: inference_tables(_row)),
+    "peer": ("peer.md", lambda: peer_table(_row)),
+    "proof": ("proof.md", lambda: proof_table(_row)),
     "states": ("states.md", states_list),
+    "rollouts": ("states.md", rollout_states),
     "reasons": ("states.md", reasons_table),
     "commands": ("commands.md", commands_list),
     "terminology": ("terminology.md", terminology_table),
+    "manifest": ("manifest.md", lambda: manifest_tables(_row)),
+    "parity": ("models_parity.md", lambda: parity_table(_row)),
+    "echo": ("decoding.md", lambda: echo_table(_row)),
+    "recipes": ("recipes.md", lambda: recipes_table(_row)),
+    "input_spec": ("input_spec.md", lambda: fields_tables(_row)),
+    "traps": ("input_spec.md", lambda: traps_table(_row)),
     "identification": ("conformance.md", identification_table),
     "accepted": ("conformance.md", accepted_table),
+    "senders": ("conformance.md", lambda: senders_table(_row)),
 }
 
 
@@ -212,7 +287,7 @@ def _transitions(stage: str, states: type[StrEnum]) -> Iterator[str]:
     """What `store/claiming.py` does with the rows of this stage, then what its handlers decide."""
     queue = QUEUES[stage]
     followed = {target for _, target, _ in FOLLOWING[stage]} - {"not_analysed"}  # that one its stage decides, too
-    yield "[*] --> due: record" if stage in ("assemble", "analyse") else "[*] --> due: advance"
+    yield "[*] --> due: record" if stage in ("assemble", "analyse", "compare", "commit") else "[*] --> due: advance"
     yield "due --> leased: claim"
     yield "leased --> due: retry"
     for state in states:
@@ -223,7 +298,7 @@ def _transitions(stage: str, states: type[StrEnum]) -> Iterator[str]:
 
 
 def _first_line(words: type[StrEnum]) -> str:
-    return (words.__doc__ or "").strip()
+    return inspect.cleandoc(words.__doc__ or "")
 
 
 def _labels(names: tuple[str, ...]) -> str:

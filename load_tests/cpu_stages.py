@@ -35,6 +35,8 @@ CHARGED: Final[Mapping[str, tuple[str, str]]] = {
     "report_ledger": ("dispatcher", "ledger"),
     "deliver": ("dispatcher", "deliver"),
     "deliver_ledger": ("dispatcher", "ledger"),
+    "compare_ledger": ("dispatcher", "ledger"),
+    "commit_ledger": ("dispatcher", "ledger"),
 }
 # What a role's rest is; of a role that is not named here, it is "other".
 _REST: Final[Mapping[str, str]] = {

@@ -1,59 +1,91 @@
-"""Receivers that `make bench-ingest` measures against each other: our two listeners, and DCMTK's storescp with and without a sync."""
+"""Our own receivers of `make bench-ingest`, and what all receivers have in common; the others are in `ingest_peers`."""
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
 import os
-import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import make_url
+
+from hilum import telemetry
 from hilum.receive.listener import serve_listener
 from hilum.settings import Settings, restore
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
+from load_tests.scrapes import parse
 from load_tests.serving import REPOSITORY, free_ports
 
-# storescp knows no sync. This one makes its file durable, but not its name: it does less than we promise.
-_SHIM = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-#include <unistd.h>
-int fclose(FILE *stream) {
-    static int (*real)(FILE *);
-    if (!real) real = dlsym(RTLD_NEXT, "fclose");
-    if (stream) { fflush(stream); fdatasync(fileno(stream)); }
-    return real(stream);
-}
-"""
 _TICKS = os.sysconf("SC_CLK_TCK")
+_CPU = "hilum_cpu_seconds_total"
+_STAGES = {"sync": "sync", "index": "index", "rows": "index_ledger"}
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """One self-signed certificate for both ends, PEM."""
+
+    certificate: Path
+    key: Path
 
 
 class Receiver:
-    """A running program. `stored` counts what it has finished with."""
+    """A running program. `stored` counts what it has finished with, `objects` is where it keeps them; `metrics`: where ours counts."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, stored: Callable[[], int]) -> None:
-        self.port, self.stored = port, stored
-        self._process = process
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        port: int,
+        stored: Callable[[], int],
+        objects: Path,
+        tls: Certificates | None = None,
+        metrics: Path | None = None,
+    ) -> None:
+        self.port, self.stored, self.tls = port, stored, tls
+        self._process, self._objects, self._metrics = process, objects, metrics
 
     def cpu_seconds(self) -> float:
         """Of the process and all that it has started, ended ones too."""
-        return sum(map(_ticks, _family(self._process.pid))) / _TICKS
+        return sum(sum(_ticks(pid)) for pid in _family(self._process.pid)) / _TICKS
+
+    def stages(self) -> dict[str, float]:
+        """CPU seconds of ours by where they went, and once more those that the kernel used of them. Of others nothing is known."""
+        if self._metrics is None:
+            return {}
+        samples = parse(telemetry.scrape(str(self._metrics)).decode())
+        charged = {name: samples.get((_CPU, (("stage", stage),)), 0.0) for name, stage in _STAGES.items()}
+        ticks = [_ticks(pid) for pid in _family(self._process.pid)]
+        receive = sum(map(sum, ticks)) / _TICKS - sum(charged.values())
+        return {"receive": receive, **charged, "in the kernel": sum(system for _, system in ticks) / _TICKS}
+
+    def empty(self) -> None:
+        """Free the space and keep the files: for minutes ext4 steps over the inodes of deleted ones, at every creation."""
+        for file in self._objects.rglob("*"):
+            if file.is_file() and file.stat().st_size:
+                os.truncate(file, 0)
 
     def peak_mib(self) -> float:
         """Largest resident memory of the process itself."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
+        status = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii")
         return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
-    def stop(self) -> None:
+    @property
+    def pid(self) -> int:
+        """Of the process that was started."""
+        return self._process.pid
+
+    def close(self) -> None:
         """End it."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(timeout=30)
@@ -64,76 +96,83 @@ def _family(pid: int) -> list[int]:
     return [pid, *map(int, children)]
 
 
-def _ticks(pid: int) -> int:
-    """User, system, and those of children that were waited for (proc(5), fields 14 to 17)."""
+def _ticks(pid: int) -> tuple[int, int]:
+    """User and system, each with those of children that were waited for (proc(5), fields 14 to 17)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):  # it has just ended
-        return 0
-    return sum(map(int, fields[11:15]))
+        return 0, 0
+    user, system, user_of_children, system_of_children = map(int, fields[11:15])
+    return user + user_of_children, system + system_of_children
 
 
-def start_storescp(folder: Path, preload: Path | None = None) -> Receiver:
-    """Forking, bit preserving, PDUs of 128 KiB, without Nagle's algorithm."""
+def start_hilum(folder: Path, listener: str, tls: Certificates | None = None, processes: int = 1) -> Receiver:
+    """`serve_listener` in processes of their own, its rows included. With certificates the one port is that of TLS."""
     (port,) = free_ports(1)
-    received = folder / "received"
-    received.mkdir()
-    command = ["storescp", "--fork", "+B", "--max-pdu", "131072", "--output-directory", str(received), str(port)]
-    environment = {**os.environ, "TCP_NODELAY": "1", **({"LD_PRELOAD": str(preload)} if preload else {})}
-    return _started(command, environment, port, lambda: sum(1 for _ in received.iterdir()))
-
-
-def start_hilum(folder: Path, listener: str) -> Receiver:
-    """`serve_listener` in a process of its own, its rows included."""
-    (port,) = free_ports(1)
-    receive = {"host": "127.0.0.1", "port": port, "listener": listener, "reserve_bytes": 0}
+    receive: dict[str, object] = {"host": "127.0.0.1", "listener": listener, "reserve_bytes": 0, "processes": processes}
+    if tls is None:
+        receive |= {"port": port}
+    else:
+        files = {"tls_certificate_file": tls.certificate, "tls_key_file": tls.key, "tls_client_ca_file": tls.certificate}
+        receive |= {"plain": False, "tls_port": port, **files}
     settings = Settings.model_validate({"site": {"state_dir": folder}, "receive": receive})
     migrate(settings.ledger_url)
     (folder / "settings.json").write_text(settings.dump(), encoding="utf-8")
-    archive = Archive(settings.archive_dir)
+    archive, metrics = Archive(settings.archive_dir), folder / "metrics"
+    metrics.mkdir()
     command = [sys.executable, "-m", "load_tests.ingest_receivers", str(folder / "settings.json")]
-    return _started(command, dict(os.environ), port, lambda: _settled(archive))
+    process = start(command, {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(metrics)}, port)
+    return Receiver(process, port, lambda: _settled(archive, settings.ledger_url), archive.root, tls, metrics)
 
 
-def _settled(archive: Archive) -> int:
+def _settled(archive: Archive, ledger_url: str) -> int:
     """Objects that have their row and place."""
-    return 0 if any(archive.unindexed()) else sum(1 for _ in archive.root.glob("??/??/*.dcm"))
+    if any(archive.unindexed()):
+        return 0
+    with contextlib.closing(sqlite3.connect(make_url(ledger_url).database or "")) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM instance").fetchone()
+        return int(count)
 
 
-def _started(command: list[str], environment: Mapping[str, str], port: int, stored: Callable[[], int]) -> Receiver:
+def start(command: list[str], environment: Mapping[str, str], port: int) -> subprocess.Popen[bytes]:
+    """A program, when it listens. Raises RuntimeError."""
     process = subprocess.Popen(command, cwd=REPOSITORY, env=dict(environment), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
-    while not _listens(port):
+    while not listens(port):
         if time.monotonic() > deadline or process.poll() is not None:
             raise RuntimeError(f"{command[0]} does not listen")
         time.sleep(0.05)
-    return Receiver(process, port, stored)
+    return process
 
 
-def _listens(port: int) -> bool:
+def listens(port: int) -> bool:
+    """Whether connections are taken."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def sync_shim() -> Path | None:
-    """A library that makes storescp's files durable; None without a C compiler."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        return None
-    folder = Path(tempfile.mkdtemp(prefix="hilum-shim-"))
-    (folder / "shim.c").write_text(_SHIM, encoding="ascii")
-    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", folder / "shim.so", folder / "shim.c", "-ldl"], check=True)
-    return folder / "shim.so"
-
-
 def main(settings_file: str) -> None:
-    """Our listener, until SIGTERM."""
+    """Our listener, until SIGTERM: this process, and as many more on its socket as the settings say."""
     settings = restore(Path(settings_file).read_text(encoding="utf-8"))
+    listening = socket.create_server(("127.0.0.1", settings.receive.tls_port or settings.receive.port), backlog=512)
+    others = [
+        multiprocessing.get_context("spawn").Process(target=_serve, args=(settings, listening, f"bench-{number}"), daemon=True)
+        for number in range(1, settings.receive.processes)
+    ]
+    for other in others:
+        other.start()
+    _serve(settings, listening, "bench-0")
+    for other in others:
+        other.terminate()
+        other.join()
+
+
+def _serve(settings: Settings, listening: socket.socket, process: str) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    listening = socket.create_server(("127.0.0.1", settings.receive.port), backlog=512)
-    archive = Archive(settings.archive_dir, "bench", settings.receive.write_out_bytes)
-    serve_listener(settings, listening, Ledger(settings.ledger_url), archive, stop)
+    archive = Archive(settings.archive_dir, process, settings.receive.write_out_bytes)
+    plain, tls = (None, listening) if settings.receive.tls_port else (listening, None)
+    serve_listener(settings, plain, Ledger(settings.ledger_url), archive, stop, tls)
 
 
 if __name__ == "__main__":

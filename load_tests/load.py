@@ -122,7 +122,7 @@ def started(stack: ExitStack, plan: Scenario, folder: Path, port: int) -> Hilum:
     say("building models")
     subprocess.run(hilum.command("models", "build"), check=True, stdout=subprocess.DEVNULL)
     stack.enter_context(hilum)
-    hilum.wait_until_ready(180, lambda missing: say(f"waiting for {missing}"))
+    hilum.wait_until_ready(180, lambda missing: say(f"waiting: {missing}"))
     return hilum
 
 

@@ -22,6 +22,9 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # Built once for a checkout: models do not depend on where an installation keeps its state.
 BUILT_MODELS = REPOSITORY / "state" / "models"
 _RESERVED: list[socket.socket] = []  # one for each port that this process was given
+# One for all: httpx.get reads every root certificate for each request, 25 ms of CPU, and who waits asks often. No connection is kept,
+# because the server at its other end may be killed.
+_CLIENT = httpx.Client(timeout=10, limits=httpx.Limits(max_keepalive_connections=0))
 
 Section = Mapping[str, Any]
 
@@ -102,7 +105,7 @@ class Hilum:
 
     def get(self, path: str) -> httpx.Response:
         """Answer of a REST address."""
-        return httpx.get(self.api + path, timeout=10)
+        return _CLIENT.get(self.api + path)
 
     def stop(self) -> int:
         """SIGTERM, then wait for the drain; the exit code. SIGKILL for the whole group after 45 s."""

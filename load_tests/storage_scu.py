@@ -14,6 +14,7 @@ from load_tests.peer_address import Peer
 from load_tests.wire import ConnectionEnded, Wire
 
 SUCCESS = 0x0000
+VERIFICATION = "1.2.840.10008.1.1"
 _RELEASE_RQ = bytes([wire.RELEASE_RQ, 0, 0, 0, 0, 4, 0, 0, 0, 0])  # PS3.8 9.3.6
 _MESSAGES = 65_535  # Message ID is US (PS3.7 E.1)
 
@@ -74,6 +75,23 @@ class StorageScu:
         except (ConnectionEnded, NotStored) as error:
             self._drop()
             raise NotStored(str(error)) from error
+
+    def echo(self) -> int:
+        """Status of a C-ECHO; its kind is among those of the association. Raises NotStored."""
+        context_id = next((number for kind, number in self._contexts.items() if kind[0] == VERIFICATION), None)
+        if self._wire is None or context_id is None:
+            raise NotStored("no association for C-ECHO")
+        self._message_id = self._message_id % _MESSAGES + 1
+        command = wire.command_set(
+            {
+                wire.AFFECTED_SOP_CLASS_UID: VERIFICATION,
+                wire.COMMAND_FIELD: wire.C_ECHO_RQ,
+                wire.MESSAGE_ID: self._message_id,
+                wire.DATA_SET_TYPE: wire.NO_DATA_SET,
+            }
+        )
+        self._wire.send(wire.p_data(context_id, [command], self._limit, is_command=True))
+        return self._answer(self._wire)
 
     def release(self) -> None:
         """A-RELEASE (PS3.8 7.2), unless the association is over already."""

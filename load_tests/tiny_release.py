@@ -114,6 +114,10 @@ normalise = {{ mean = 0.0, std = 255.0 }}
 
 [engine]
 name = "{engine}"
+
+[operating_points]
+measured_on = "No cases: chosen by hand."
+criterion = "Above the mean of the known images."
 """
 
 

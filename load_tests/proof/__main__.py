@@ -7,12 +7,15 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from load_tests.proof import disk, results
 from load_tests.proof.disk import disk_full, ledger_full, ledger_settings, state_settings
+from load_tests.proof.fuzz import fuzz
 from load_tests.proof.kills import kills
+from load_tests.proof.listener_disk import listener_disk
+from load_tests.proof.listener_kills import listener_kills
 from load_tests.proof.locked import ledger_locked
 from load_tests.proof.pacs_faults import TIMEOUT_SECONDS, pacs_down, pacs_times_out
 from load_tests.proof.part import Outcome, Part, Plan, outcome_of
@@ -33,6 +36,9 @@ PARTS: Mapping[str, Part] = {
     "rolling_restart": Part(rolling_restart),
     "soak": Part(soak, lambda _: {"log": {"level": "warning"}}, LOAD),
 }
+# Without a street: of Hilum only listeners.
+ALONE: Mapping[str, Callable[[Plan], Outcome]] = {"fuzz": fuzz, "listener": listener_kills, "listener_disk": listener_disk}
+NAMES = (*ALONE, *PARTS)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -41,7 +47,7 @@ def main(words: Sequence[str] | None = None) -> int:
     folder = Path(tempfile.mkdtemp(prefix="hilum-proof-", dir=options.folder))
     say(f"working in {folder}")
     tiny = make_tiny(folder / "release")
-    outcomes = [run(name, folder, tiny, options) for name in options.parts or PARTS]
+    outcomes = [run(name, folder, tiny, options) for name in options.parts or NAMES]
     if any(not outcome.holds for outcome in outcomes):
         say(f"kept for a look: {folder}")
         return 1
@@ -52,14 +58,14 @@ def main(words: Sequence[str] | None = None) -> int:
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="load_tests.proof", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(NAMES))
     parser.add_argument("--short", action="store_true", help="seconds instead of minutes a part")
     parser.add_argument("--seed", type=int, default=1, help="of the faults and the studies (%(default)s)")
     parser.add_argument("--folder", type=Path, help="where to work (the system's folder for temporary files)")
     parser.add_argument("--result", type=Path, default=results.RESULT, help="(%(default)s)")
     options = parser.parse_args(words)
-    if unknown := [name for name in options.parts if name not in PARTS]:
-        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if unknown := [name for name in options.parts if name not in NAMES]:
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(NAMES)}")
     return options
 
 
@@ -67,7 +73,8 @@ def run(name: str, folder: Path, tiny: Tiny, options: argparse.Namespace) -> Out
     """One part, printed and written."""
     say(name)
     begin = time.monotonic()
-    outcome = outcome_of(PARTS[name], Plan(folder / name, tiny, options.seed, options.short, say))
+    plan = Plan(folder / name, tiny, options.seed, options.short, say)
+    outcome = ALONE[name](plan) if name in ALONE else outcome_of(PARTS[name], plan)
     seconds = time.monotonic() - begin
     results.merge(options.result, name, results.section(outcome, options.seed, seconds, is_short=options.short))
     print("\n".join([f"  left out: {outcome.left_out}"] if outcome.left_out else results.lines(outcome.goals)))

@@ -31,6 +31,11 @@ def small_disk(folder: Path, mib: int) -> Iterator[None]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+def enlarge(folder: Path, mib: int) -> None:
+    """An administrator's cure: the same file system, larger. Raises CalledProcessError."""
+    subprocess.run(["mount", "-o", f"remount,size={mib}m", str(folder)], check=True)
+
+
 def fill(folder: Path, free_bytes: int) -> None:
     """Leave so much room; what others write or free at the same time makes it a little less or more."""
     with contextlib.suppress(OSError), (folder / _BALLOON).open("wb") as file:

@@ -14,9 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues, decode
-from hilum_preprocessing.elements import read_file
+from hilum_preprocessing.decoding import Decoding, decoding_for
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason, SpecError
+from hilum_preprocessing.files import read_file
+from hilum_preprocessing.frames import decode_frames, reducible
 from hilum_preprocessing.guard import check_tags, tag_flags
+from hilum_preprocessing.pixel_guard import PixelLimits, PixelStatistics, check_pixels, look, pixel_flags
 from hilum_preprocessing.recipes import RECIPES
 from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.views import View, view_of
@@ -27,18 +30,27 @@ if TYPE_CHECKING:
 __all__ = [
     "DEFAULT_MAXIMUM_PIXELS",
     "RECIPES",
+    "Decoding",
     "Flag",
     "InputSpec",
     "NotAnalysable",
+    "PixelLimits",
+    "PixelStatistics",
     "Prepared",
     "Reason",
     "SpecError",
     "StoredValues",
     "View",
+    "check_pixels",
     "check_tags",
     "decode",
+    "decode_frames",
+    "decoding_for",
+    "look",
+    "pixel_flags",
     "prepare_stored",
     "read_file",
+    "reducible",
     "tag_flags",
     "view_of",
 ]

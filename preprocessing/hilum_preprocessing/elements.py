@@ -8,14 +8,12 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from pathlib import Path
+from functools import cache
 from typing import Any
 
-from pydicom import dcmread
 from pydicom.dataset import Dataset
-from pydicom.errors import BytesLengthException, InvalidDicomError
-from pydicom.filereader import read_file_meta_info
-from pydicom.uid import DeflatedExplicitVRLittleEndian
+from pydicom.errors import BytesLengthException
+from pydicom.tag import BaseTag, Tag
 
 from hilum_preprocessing.errors import NotAnalysable, Reason
 
@@ -38,31 +36,21 @@ MALFORMED = (
 )
 
 
-def read_file(path: Path | str) -> Dataset:
-    """The data set of a DICOM file (PS3.10). Raises NotAnalysable when it is none, OSError when it cannot be opened.
-
-    A deflated data set is refused before it is inflated: its length after that is not known, and pydicom sets no limit.
-    """
-    try:
-        if read_file_meta_info(path).get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian:
-            raise NotAnalysable(Reason.TRANSFER_SYNTAX_NOT_SUPPORTED, "deflated data set")
-        return dcmread(path)
-    except InvalidDicomError:
-        raise NotAnalysable(Reason.CORRUPT_HEADER, "not a DICOM file: no DICM prefix") from None
-    except MALFORMED as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the file system's own: the file is gone or may not be read, which says nothing about its content
-        raise NotAnalysable(Reason.CORRUPT_HEADER, f"unreadable data set ({type(error).__name__})") from None
-
-
 def element(dataset: Dataset, keyword: str) -> Any:  # noqa: ANN401 - the value's type is the VR's
     """The value of an attribute, None when it is absent or empty. Raises NotAnalysable (corrupt_header) when it is malformed."""
+    tag = _tag(keyword)
     try:
-        value = dataset[keyword].value if keyword in dataset else None
+        value = dataset[tag].value if tag in dataset else None
     except MALFORMED as error:
         # "from None": pydicom's messages repeat the value, which may be a patient's.
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is unreadable ({type(error).__name__})") from None
     return None if value is None or (isinstance(value, str | bytes | Sequence) and len(value) == 0) else value
+
+
+@cache
+def _tag(keyword: str) -> BaseTag:
+    """Looked up once: each time, as pydicom does it, costs as much as the value. Only the library's own keywords come here."""
+    return Tag(keyword)
 
 
 def required(dataset: Dataset, keyword: str) -> Any:  # noqa: ANN401 - the value's type is the VR's
@@ -96,7 +84,7 @@ def numbers(dataset: Dataset, keyword: str) -> tuple[float, ...]:
     """The values of a decimal attribute, none when it is absent. Raises NotAnalysable when one is no finite number."""
     try:
         found = tuple(float(part) for part in _parts(element(dataset, keyword)))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):  # the last for a whole number of 400 digits
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is not a number") from None
     if not all(map(math.isfinite, found)):
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is not finite")

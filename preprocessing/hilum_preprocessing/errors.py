@@ -24,6 +24,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too_large"
     CONSTANT_IMAGE = "constant_image"
     UNSUPPORTED_PIXEL_FORMAT = "unsupported_pixel_format"
+    IMPLAUSIBLE_PIXELS = "implausible_pixels"
 
 
 class Flag(StrEnum):
@@ -32,9 +33,18 @@ class Flag(StrEnum):
     LOSSY = "lossy_compressed"
     HIGH_BITS_CLEARED = "high_bits_cleared"
     VOI_UNUSABLE = "voi_unusable"
+    VALUES_CLAMPED = "values_clamped"
+    BITS_STORED_DOUBTFUL = "bits_stored_doubtful"
     VIEW_UNKNOWN = "view_unknown"
     AGE_UNKNOWN = "age_unknown"
     BURNED_IN_TEXT = "burned_in_text"
+    LOW_CONTRAST = "low_contrast"
+    FEW_LEVELS = "few_levels"
+    SATURATED = "saturated"
+    ASYMMETRIC = "asymmetric"
+    LOOKS_INVERTED = "looks_inverted"
+    UNUSUAL_ASPECT = "unusual_aspect"
+    REDUCED_DECODE = "reduced_decode"
 
 
 class NotAnalysable(Exception):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -17,9 +17,36 @@ T = TypeVar("T")
 Reader = Callable[[Any, str], Any]
 
 
-def read_by(reader: Reader, default: Any = dataclasses.MISSING) -> Any:  # noqa: ANN401 - a dataclass field of the reader's type
-    """A dataclass field whose value in a mapping is checked and converted by `reader(value, where)`."""
-    return dataclasses.field(default=default, metadata={"reader": reader})
+def read_by(
+    reader: Reader,
+    default: Any = dataclasses.MISSING,  # noqa: ANN401 - of the reader's type
+    meaning: str = "",
+    *,
+    is_later: bool = False,
+) -> Any:  # noqa: ANN401 - a dataclass field of the reader's type
+    """A dataclass field whose value in a mapping is checked and converted by `reader(value, where)`. `meaning` is for docs/.
+
+    `is_later`: the field came after the first release, with a default that changes no tensor. See `plain`.
+    """
+    return dataclasses.field(default=default, metadata={"reader": reader, "meaning": meaning, "is_later": is_later})
+
+
+def plain(value: Any, *, for_version: bool = False) -> Any:  # noqa: ANN401 - JSON
+    """A specification, or a part of it, as plain values that `build` reads back. An operation names itself by `op`.
+
+    `for_version` leaves out later fields that have their default: a specification keeps its version when the vocabulary grows.
+    """
+    if isinstance(value, tuple):
+        return [plain(item, for_version=for_version) for item in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    named = {"op": value.op} if hasattr(value, "op") else {}
+    kept = (
+        field
+        for field in dataclasses.fields(value)
+        if not (for_version and field.metadata["is_later"] and getattr(value, field.name) == field.default)
+    )
+    return {**named, **{field.name: plain(getattr(value, field.name), for_version=for_version) for field in kept}}
 
 
 def build(cls: type[T], given: object, where: str) -> T:
@@ -74,7 +101,8 @@ def text(given: object, where: str) -> str:
 
 def number(given: object, where: str) -> float:
     """Reads a finite number."""
-    if isinstance(given, bool) or not isinstance(given, int | float) or not math.isfinite(given):
+    # A comparison, since math.isfinite raises for whole numbers of 400 digits; with NaN it is false.
+    if isinstance(given, bool) or not isinstance(given, int | float) or not abs(given) <= sys.float_info.max:
         raise SpecError(f"{where}: expected a finite number, found {given!r}")
     return float(given)
 
@@ -85,6 +113,37 @@ def positive_number(given: object, where: str) -> float:
     if value <= 0:
         raise SpecError(f"{where}: expected a number above 0, found {given!r}")
     return value
+
+
+def percent(given: object, where: str) -> float:
+    """Reads a number from 0 to 100."""
+    value = number(given, where)
+    if not 0 <= value <= 100:
+        raise SpecError(f"{where}: expected a number from 0 to 100, found {given!r}")
+    return value
+
+
+def index(given: object, where: str) -> int:
+    """Reads a position in a list, from 0."""
+    if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+        raise SpecError(f"{where}: expected a whole number from 0, found {given!r}")
+    return given
+
+
+def number_of(*known: int) -> Reader:
+    """Reads one of the given whole numbers."""
+
+    def read(given: object, where: str) -> int:
+        if isinstance(given, bool) or not isinstance(given, int) or given not in known:
+            raise SpecError(f"{where}: expected one of {', '.join(map(str, known))}, found {given!r}")
+        return given
+
+    return read
+
+
+def optional(reader: Reader) -> Reader:
+    """Reads what `reader` reads, or nothing."""
+    return lambda given, where: None if given is None else reader(given, where)
 
 
 def length(given: object, where: str) -> int:

@@ -40,7 +40,7 @@ def check_tags(dataset: Dataset, spec: InputSpec) -> View:
     if view == "LATERAL" and spec.views == "frontal_only":
         raise NotAnalysable(Reason.LATERAL_NOT_SUPPORTED, "lateral or oblique view")
     require_pixel_data(dataset)
-    PixelHeader.of(dataset)
+    PixelHeader.of(dataset).require(rgb=spec.source.rgb, frames=spec.source.frames)
     return view
 
 

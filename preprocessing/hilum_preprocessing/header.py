@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Final, Literal, Self
 
+import numpy as np
 from pydicom.dataset import Dataset
 
 from hilum_preprocessing.elements import element, integer, required, word
 from hilum_preprocessing.errors import NotAnalysable, Reason
 
+_MONOCHROME: Final = frozenset({"MONOCHROME1", "MONOCHROME2"})
+_COLOUR: Final = frozenset({"RGB", "YBR_FULL", "YBR_FULL_422", "YBR_ICT", "YBR_RCT"})
+_PALETTE: Final = "PALETTE COLOR"
+
 
 @dataclass(frozen=True, slots=True)
 class PixelHeader:
-    """One frame of one monochrome sample a pixel."""
+    """What the data set says of its Pixel Data. `samples` a pixel; `is_planar`: RRR…GGG…BBB… and not pixel by pixel."""
 
     rows: int
     columns: int
@@ -21,13 +26,15 @@ class PixelHeader:
     bits_stored: int
     high_bit: int
     is_signed: bool
-    is_monochrome1: bool
+    photometric: str = "MONOCHROME2"
+    samples: int = 1
+    frames: int = 1
+    is_planar: bool = False
 
     @classmethod
     def of(cls, dataset: Dataset) -> Self:
-        """Read and checked. Raises NotAnalysable: colour, several frames, missing attributes, a pixel format that does not exist."""
-        photometric = _monochrome(dataset)
-        _single_frame(dataset)
+        """Read and checked. Raises NotAnalysable: missing attributes, a pixel format that does not exist."""
+        required(dataset, "PhotometricInterpretation")
         bits_stored = integer(dataset, "BitsStored")
         header = cls(
             rows=integer(dataset, "Rows"),
@@ -37,10 +44,28 @@ class PixelHeader:
             # PS3.5 8.1.1: High Bit is one less than Bits Stored; older objects put it higher, so it is read and not assumed.
             high_bit=integer(dataset, "HighBit", default=bits_stored - 1),
             is_signed=integer(dataset, "PixelRepresentation") == 1,
-            is_monochrome1=photometric == "MONOCHROME1",
+            photometric=word(dataset, "PhotometricInterpretation"),
+            samples=integer(dataset, "SamplesPerPixel"),
+            frames=max(1, _not_negative(integer(dataset, "NumberOfFrames", default=1))),
+            is_planar=integer(dataset, "PlanarConfiguration", default=0) == 1,
         )
         header._check()
         return header
+
+    @property
+    def is_monochrome1(self) -> bool:
+        """Its smallest value is white."""
+        return self.photometric == "MONOCHROME1"
+
+    @property
+    def is_palette(self) -> bool:
+        """PS3.3 C.7.6.3.1.2: a palette has one sample, too, but its stored values are indices and no intensities."""
+        return self.photometric == _PALETTE
+
+    @property
+    def is_monochrome(self) -> bool:
+        """One sample a pixel, which is an intensity."""
+        return self.samples == 1 and self.photometric in _MONOCHROME
 
     @property
     def pixels(self) -> int:
@@ -48,45 +73,64 @@ class PixelHeader:
         return self.rows * self.columns
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """(rows, columns), or (rows, columns, samples)."""
+        return (self.rows, self.columns) if self.samples == 1 else (self.rows, self.columns, self.samples)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of one sample, as stored values in memory."""
+        return np.dtype(f"{'i' if self.is_signed else 'u'}{max(8, self.bits_allocated) // 8}")
+
+    @property
     def size_bytes(self) -> int:
-        """Length of the uncompressed frame."""
-        return self.pixels * self.bits_allocated // 8
+        """Length of one uncompressed frame."""
+        # PS3.3 C.7.6.3.1.2: YBR_FULL_422 stores two chrominance values for two pixels, so two samples a pixel and not three.
+        stored = 2 if self.photometric == "YBR_FULL_422" else self.samples
+        return (self.pixels * stored * self.bits_allocated + 7) // 8
+
+    def require(self, *, rgb: Literal["reject", "luma", "first_channel"] = "reject", frames: Literal["reject", "first"] = "reject") -> None:
+        """Raises NotAnalysable: colour or several frames that the specification refuses, or pixels that are no 8 or 16 bits."""
+        if not self.is_monochrome and rgb == "reject":
+            raise NotAnalysable(Reason.NOT_MONOCHROME, f"{self.samples} samples per pixel, or neither MONOCHROME1 nor MONOCHROME2")
+        if self.frames > 1 and frames == "reject":
+            raise NotAnalysable(Reason.MULTI_FRAME, f"{self.frames} frames")
+        if self.bits_allocated not in (8, 16):
+            raise self._unsupported()
+
+    def check_size(self, maximum_pixels: int, frames: int = 1) -> None:
+        """Raises NotAnalysable (too_large): asked before anything of that size is allocated."""
+        if self.pixels * frames > maximum_pixels:
+            seen = f"{self.rows} x {self.columns} pixels" + (f", {frames} frames" if frames > 1 else "")
+            raise NotAnalysable(Reason.TOO_LARGE, f"{seen}, limit {maximum_pixels}")
 
     def _check(self) -> None:
         if self.rows < 1 or self.columns < 1:
             raise NotAnalysable(Reason.CORRUPT_HEADER, f"Rows {self.rows}, Columns {self.columns}")
         is_possible = 1 <= self.bits_stored <= self.high_bit + 1 <= self.bits_allocated
-        if self.bits_allocated not in (8, 16) or not is_possible:
-            seen = f"Bits Allocated {self.bits_allocated}, Bits Stored {self.bits_stored}, High Bit {self.high_bit}"
-            raise NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, seen)
+        if self.bits_allocated not in (1, 8, 16, 32) or not is_possible:
+            raise self._unsupported()
+        is_known = self.is_monochrome or (self.samples == 1 and self.is_palette) or (self.samples == 3 and self.photometric in _COLOUR)
+        if not is_known:
+            raise NotAnalysable(Reason.NOT_MONOCHROME, f"{self.samples} samples per pixel, or neither MONOCHROME1 nor MONOCHROME2")
 
-    def check_size(self, maximum_pixels: int) -> None:
-        """Raises NotAnalysable (too_large): asked before anything of that size is allocated."""
-        if self.pixels > maximum_pixels:
-            raise NotAnalysable(Reason.TOO_LARGE, f"{self.rows} x {self.columns} pixels, limit {maximum_pixels}")
+    def _unsupported(self) -> NotAnalysable:
+        seen = f"Bits Allocated {self.bits_allocated}, Bits Stored {self.bits_stored}, High Bit {self.high_bit}"
+        return NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, seen)
 
 
 def require_pixel_data(dataset: Dataset) -> None:
     """Raises NotAnalysable when there is no Pixel Data, or floating point pixels instead (PS3.3 C.7.6.24, parametric maps)."""
     if "FloatPixelData" in dataset or "DoubleFloatPixelData" in dataset:
         raise NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, "floating point pixels")
-    if element(dataset, "PixelData") is None:
+    pixels = element(dataset, "PixelData")
+    if pixels is None:
         raise NotAnalysable(Reason.NO_PIXEL_DATA, "Pixel Data is missing or empty")
+    if not isinstance(pixels, bytes | bytearray | memoryview):
+        raise NotAnalysable(Reason.CORRUPT_HEADER, "Pixel Data is no bytes")
 
 
-def _monochrome(dataset: Dataset) -> str:
-    required(dataset, "PhotometricInterpretation")
-    photometric = word(dataset, "PhotometricInterpretation")
-    samples = integer(dataset, "SamplesPerPixel")
-    if samples != 1 or photometric not in ("MONOCHROME1", "MONOCHROME2"):
-        # PS3.3 C.7.6.3.1.2: a palette has one sample, too, but its stored values are indices and no intensities.
-        raise NotAnalysable(Reason.NOT_MONOCHROME, f"{samples} samples per pixel, or neither MONOCHROME1 nor MONOCHROME2")
-    return photometric
-
-
-def _single_frame(dataset: Dataset) -> None:
-    frames = integer(dataset, "NumberOfFrames", default=1)
-    if frames > 1:
-        raise NotAnalysable(Reason.MULTI_FRAME, f"{frames} frames")
+def _not_negative(frames: int) -> int:
     if frames < 0:
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"Number of Frames {frames}")
+    return frames

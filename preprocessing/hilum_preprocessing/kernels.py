@@ -73,6 +73,11 @@ def _cubic(x: Array) -> Array:
     return np.where(x < 1, inner, np.where(x < 2, outer, 0.0))
 
 
+def _lanczos(x: Array) -> Array:
+    """Lanczos with three lobes."""
+    return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
+
+
 def _antialiased(function: Callable[[Array], Array], support: float) -> Callable[[int, int], Taps]:
     """Pillow's and torch's antialiased resize: the function is stretched by the scale, cut at the border, and made to sum to 1."""
 
@@ -90,9 +95,70 @@ def _antialiased(function: Callable[[Array], Array], support: float) -> Callable
     return make
 
 
+def _repeated(first: NDArray[np.intp], weights: Array, n_in: int) -> Taps:
+    """Taps beyond the border fall on the outermost sample, as with BORDER_REPLICATE."""
+    columns = np.clip(first[:, None] + np.arange(weights.shape[1]), 0, n_in - 1)
+    start = columns[:, 0]
+    gathered = np.zeros_like(weights)
+    rows = np.broadcast_to(np.arange(len(first))[:, None], weights.shape)
+    np.add.at(gathered, (rows, columns - start[:, None]), weights)
+    return Taps(start, gathered)
+
+
+def _cv2_linear(n_in: int, n_out: int) -> Taps:
+    """cv2.INTER_LINEAR: two taps and no antialiasing, whatever the scale; places in float32, the scale being the inverse of an inverse."""
+    centre = ((np.arange(n_out) + 0.5) * (1 / (n_out / n_in)) - 0.5).astype(np.float32)
+    left = np.floor(centre)
+    part = (centre - left).astype(np.float64)
+    return _repeated(left.astype(np.intp), np.stack([1 - part, part], axis=1), n_in)
+
+
+def _cv2_area(n_in: int, n_out: int) -> Taps:
+    """cv2.INTER_AREA where both axes shrink: the mean of the part of the input that a sample covers."""
+    scale = n_in / n_out
+    low = np.arange(n_out) * scale
+    first = np.floor(low).astype(np.intp)
+    columns = first[:, None] + np.arange(math.ceil(scale) + 1)
+    covered = np.minimum(columns + 1, (low + scale)[:, None]) - np.maximum(columns, low[:, None])
+    weights = np.where(columns < n_in, np.clip(covered, 0.0, None), 0.0)
+    return Taps(first, weights / weights.sum(axis=1, keepdims=True))
+
+
+def _cv2_area_enlarging(n_in: int, n_out: int) -> Taps:
+    """cv2.INTER_AREA where an axis grows: two taps, blended only where a sample of the output lies across a border of the input."""
+    scale = n_in / n_out
+    left = np.floor(np.arange(n_out) * scale)
+    part = (np.arange(n_out) + 1) - (left + 1) / scale
+    part = np.where(part <= 0, 0.0, part - np.floor(part))
+    return _repeated(left.astype(np.intp), np.stack([1 - part, part], axis=1), n_in)
+
+
+def _torch_bicubic(n_in: int, n_out: int) -> Taps:
+    """F.interpolate(mode="bicubic") without antialiasing: four taps of Keys' cubic with a = -0.75; places in float32."""
+    scale = np.float32(n_in) / np.float32(n_out)
+    centre = scale * (np.arange(n_out, dtype=np.float32) + np.float32(0.5)) - np.float32(0.5)
+    left = np.floor(centre)
+    x = np.abs((centre - left).astype(np.float64)[:, None] - np.arange(-1, 3))
+    inner = (1.25 * x - 2.25) * x * x + 1
+    outer = ((-0.75 * x + 3.75) * x - 6.0) * x + 3.0
+    return _repeated(left.astype(np.intp) - 1, np.where(x <= 1, inner, outer), n_in)
+
+
+def _nearest(n_in: int, n_out: int) -> Taps:
+    """cv2.INTER_NEAREST and F.interpolate(mode="nearest"): the sample at floor(i * scale)."""
+    first = np.minimum(np.floor(np.arange(n_out) * (n_in / n_out)).astype(np.intp), n_in - 1)
+    return Taps(first, np.ones((n_out, 1)))
+
+
 _KERNELS: dict[str, Callable[[int, int], Taps]] = {
     "skimage": _skimage,
+    "cv2_area": _cv2_area,
+    "cv2_area_enlarging": _cv2_area_enlarging,
+    "cv2_linear": _cv2_linear,
     "pil_bilinear_aa": _antialiased(_triangle, 1.0),
     "pil_bicubic_aa": _antialiased(_cubic, 2.0),
+    "pil_lanczos": _antialiased(_lanczos, 3.0),
     "torch_aa": _antialiased(_triangle, 1.0),  # F.interpolate(mode="bilinear", antialias=True): the same weights in float
+    "torch_bicubic": _torch_bicubic,
+    "nearest": _nearest,
 }

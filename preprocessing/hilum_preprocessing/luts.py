@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 
-from hilum_preprocessing.elements import element, first_item, numbers, required, word
+from hilum_preprocessing.elements import element, first_item, numbers, required, word, words
 from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.source import Function
+
+T = TypeVar("T")
+_FUNCTIONS: Final[Mapping[str, Function]] = {"LINEAR": "LINEAR", "LINEAR_EXACT": "LINEAR_EXACT", "SIGMOID": "SIGMOID"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +41,26 @@ class Window:
 
     centre: float
     width: float
-    function: Literal["LINEAR", "LINEAR_EXACT", "SIGMOID"] = "LINEAR"
+    function: Function = "LINEAR"
 
 
 @dataclass(frozen=True, slots=True)
 class Voi:
-    """What the object offers for display. `is_unusable`: it offered something that breaks the standard's own rules."""
+    """What the object offers for display. `is_unusable`: it offered something that breaks the standard's own rules.
+
+    `window` is the first of `windows`; one that cannot be used is None in its place. `explanations` go with them, in capitals.
+    """
 
     window: Window | None
     lut: LookupTable | None
     is_unusable: bool
+    windows: tuple[Window | None, ...] = ()
+    explanations: tuple[str, ...] = ()
+
+    def explained(self, explanation: str) -> Window | None:
+        """The first window with this explanation, however it is written."""
+        wanted = explanation.strip().upper()
+        return next((window for window, text in zip(self.windows, self.explanations, strict=False) if text == wanted), None)
 
 
 NO_VOI = Voi(None, None, is_unusable=False)
@@ -65,29 +80,37 @@ def modality_of(dataset: Dataset) -> Rescale | LookupTable | None:
 
 
 def voi_of(dataset: Dataset) -> Voi:
-    """The first window and the first VOI LUT. What cannot be used is left out and noted: a recipe that needs none must not fail."""
-    window, window_unusable = _or_unusable(_first_window, dataset)
+    """The windows and the first VOI LUT. What cannot be used is left out and noted: a recipe that needs none must not fail."""
+    windows, window_unusable = _or_unusable(_windows, dataset)
     lut, lut_unusable = _or_unusable(_first_voi_lut, dataset)
-    return Voi(window, lut, is_unusable=window_unusable or lut_unusable)
+    explanations, _ = _or_unusable(lambda of: words(of, "WindowCenterWidthExplanation"), dataset)
+    window = windows[0] if windows else None
+    is_unusable = window_unusable or lut_unusable or (bool(windows) and window is None)
+    return Voi(window, lut, is_unusable, windows or (), explanations or ())
 
 
-def _or_unusable(read: Any, dataset: Dataset) -> tuple[Any, bool]:  # noqa: ANN401 - either of the two readers below
+def _or_unusable(read: Callable[[Dataset], T], dataset: Dataset) -> tuple[T | None, bool]:
     try:
         return read(dataset), False
     except NotAnalysable:
         return None, True
 
 
-def _first_window(dataset: Dataset) -> Window | None:
+def _windows(dataset: Dataset) -> tuple[Window | None, ...]:
+    """Raises NotAnalysable when the attributes are not numbers, or are not as many of one as of the other."""
     centres, widths = numbers(dataset, "WindowCenter"), numbers(dataset, "WindowWidth")
-    if not centres and not widths:
-        return None
     function = word(dataset, "VOILUTFunction") or "LINEAR"
-    # PS3.3 C.11.2.1.2.1: LINEAR needs a width of at least 1; C.11.2.1.3: the others more than 0.
-    is_wide_enough = bool(widths) and (widths[0] >= 1 if function == "LINEAR" else widths[0] > 0)
-    if not centres or not is_wide_enough or function not in ("LINEAR", "LINEAR_EXACT", "SIGMOID"):
-        raise NotAnalysable(Reason.CORRUPT_HEADER, "Window Center, Window Width or VOI LUT Function is out of range")
-    return Window(centres[0], widths[0], function)  # type: ignore[arg-type]  # one of the three, asked above
+    if bool(centres) != bool(widths) or function not in _FUNCTIONS:
+        raise NotAnalysable(
+            Reason.CORRUPT_HEADER, "Window Center without Window Width or the other way round, or an unknown VOI LUT Function"
+        )
+    return tuple(_window(centre, width, _FUNCTIONS[function]) for centre, width in zip(centres, widths, strict=False))
+
+
+def _window(centre: float, width: float, function: Function) -> Window | None:
+    """PS3.3 C.11.2.1.2.1: LINEAR needs a width of at least 1; C.11.2.1.3: the others more than 0."""
+    is_wide_enough = width >= 1 if function == "LINEAR" else width > 0
+    return Window(centre, width, function) if is_wide_enough else None
 
 
 def _first_voi_lut(dataset: Dataset) -> LookupTable | None:
@@ -119,7 +142,7 @@ def element_list(data: Any) -> list[int]:  # noqa: ANN401 - one value or several
     """The values of a multi-valued attribute as whole numbers."""
     try:
         return [int(part) for part in (data if hasattr(data, "__len__") else [data])]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):  # the last for an infinite one
         raise NotAnalysable(Reason.CORRUPT_HEADER, "LUT Data is not a list of whole numbers") from None
 
 
@@ -131,3 +154,19 @@ def padding_of(dataset: Dataset) -> tuple[int, int] | None:
         return None
     ends = sorted((value, limit if isinstance(limit, int) else value))
     return ends[0], ends[1]
+
+
+def presentation_lut_shape_of(dataset: Dataset) -> str:
+    """IDENTITY, INVERSE, SEQUENCE (a table stands there instead), or "" (PS3.3 C.11.6). What is malformed says nothing."""
+    sequence, _ = _or_unusable(lambda of: first_item(of, "PresentationLUTSequence"), dataset)
+    shape, _ = _or_unusable(lambda of: word(of, "PresentationLUTShape"), dataset)
+    return "SEQUENCE" if sequence is not None else shape if shape in ("IDENTITY", "INVERSE") else ""
+
+
+def pixel_aspect_of(dataset: Dataset) -> float | None:
+    """Height of a pixel over its width, 1 when nothing is said (PS3.3 C.7.6.3.1.7); None: what is said makes no sense."""
+    for keyword in ("PixelSpacing", "ImagerPixelSpacing", "PixelAspectRatio"):
+        sides, is_unreadable = _or_unusable(lambda of, keyword=keyword: numbers(of, keyword), dataset)  # type: ignore[misc]
+        if is_unreadable or sides:
+            return sides[0] / sides[1] if sides and len(sides) == 2 and min(sides) > 0 else None
+    return 1.0

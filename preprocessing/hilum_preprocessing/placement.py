@@ -9,6 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hilum_preprocessing.operations import CentreCrop, GeometryOp, Pad, Resize
+from hilum_preprocessing.sizing import crop_slices, pad_margins, sized
+
+__all__ = ["Axis", "Box", "Placement", "crop_slices", "pad_margins", "place"]
 
 Box = tuple[float, float, float, float]
 """(top, left, bottom, right) in pixels of the source image."""
@@ -80,9 +83,12 @@ class Placement:
 
 
 def place(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Placement:
-    """Where the tensor that these operations make of an image of `size` (rows, columns) lies in that image."""
+    """Where the tensor that these operations make of an image of `size` (rows, columns) lies in that image.
+
+    Of an image whose pixels a specification makes square, give the operations that `sizing.geometry_of` answers.
+    """
     rows, columns = (Axis(source=length, target=length, start=0.0, stop=float(length)) for length in size)
-    for op in operations:
+    for op in sized(operations, size):
         now = (rows.target, columns.target)
         match op:
             case CentreCrop():
@@ -98,17 +104,3 @@ def place(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Placement:
 
 def _cropped(axis: Axis, part: slice) -> Axis:
     return axis.cropped(part.start, min(part.stop, axis.target) - part.start)
-
-
-def crop_slices(op: CentreCrop, size: tuple[int, int]) -> tuple[slice, slice]:
-    """Rows and columns of the crop, at `x // 2 - side // 2` as torchxrayvision cuts; a side that is too short stays whole."""
-    side = min(size) if op.size == "min" else op.size
-    starts = [max(0, length // 2 - side // 2) for length in size]
-    return slice(starts[0], starts[0] + side), slice(starts[1], starts[1] + side)
-
-
-def pad_margins(op: Pad, size: tuple[int, int]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Samples that the pad adds: (above, below), (left, right)."""
-    missing = [max(size) - length for length in size]
-    before = [gap // 2 if op.place == "centre" else 0 for gap in missing]
-    return (before[0], missing[0] - before[0]), (before[1], missing[1] - before[1])

@@ -26,8 +26,8 @@ _DATE: Final = re.compile(r"(\d{4})\.?(\d{2})\.?(\d{2})")
 class Population:
     """The patients that a release may read. `minimum_age_years` 0: of any age. `cites` says where the least age comes from."""
 
-    minimum_age_years: float = read_by(fields.number, 0.0)
-    cites: str = read_by(fields.text, "")
+    minimum_age_years: float = read_by(fields.number, 0.0, "patients known to be younger are not analysed; 0: of any age")
+    cites: str = read_by(fields.text, "", "where that age comes from: training data, intended use")
 
     def check(self, dataset: Dataset) -> None:
         """Raises NotAnalysable (child) for a patient known to be younger. Who has no believable age is not refused: see the flags."""

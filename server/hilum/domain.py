@@ -41,6 +41,7 @@ class Reason(StrEnum):
     TOO_LARGE = "too_large"
     CONSTANT_IMAGE = "constant_image"
     UNSUPPORTED_PIXEL_FORMAT = "unsupported_pixel_format"
+    IMPLAUSIBLE_PIXELS = "implausible_pixels"
     RELEASE_NOT_AVAILABLE = "release_not_available"
     INSTANCE_MISSING = "instance_missing"
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
@@ -73,6 +74,7 @@ _REASON_MEANING: Mapping[Reason, str] = {
     Reason.TOO_LARGE: "More pixels than the configured limit.",
     Reason.CONSTANT_IMAGE: "All pixels have one value.",
     Reason.UNSUPPORTED_PIXEL_FORMAT: "Bits Allocated, Bits Stored or Pixel Representation outside what is supported.",
+    Reason.IMPLAUSIBLE_PIXELS: "The pixels do not look like a frontal chest radiograph's, and `guard.refuses` lists such images.",
     Reason.RELEASE_NOT_AVAILABLE: "The release is no longer configured.",
     Reason.INSTANCE_MISSING: "The stored object is gone from the archive.",
     Reason.ATTEMPTS_EXHAUSTED: "The work was tried as often as the settings allow and failed each time.",
@@ -113,14 +115,48 @@ class StudyState(StrEnum):
 
 
 class ResultState(StrEnum):
-    """A result waits for its documents; a newer result of the same study and release supersedes it."""
+    """A result waits for its documents; a newer result of the same study and release supersedes it. SHADOW: it gets none."""
 
     DUE = "due"
     LEASED = "leased"
     REPORTED = "reported"
+    SHADOW = "shadow"
     SUPERSEDED = "superseded"
     FAILED = "failed"
     ERASED = "erased"
+
+
+class ComparisonState(StrEnum):
+    """A study that a shadow reads along, waiting until both results are there."""
+
+    DUE = "due"
+    LEASED = "leased"
+    COMPARED = "compared"
+    FAILED = "failed"
+    ERASED = "erased"
+
+
+class RolloutState(StrEnum):
+    """LOADING: a candidate is loaded and proved, and nothing else changes. RUNNING: it reads along, or reads a share of new studies.
+
+    SWITCHED: it reads all new studies, and the release before is kept loaded. DONE: one release reads, alone. CLOSED: the settings
+    name another one than when it began.
+    """
+
+    LOADING = "loading"
+    REFUSED = "refused"
+    RUNNING = "running"
+    SWITCHED = "switched"
+    DONE = "done"
+    CLOSED = "closed"
+
+
+class RolloutMode(StrEnum):
+    """What a proved candidate does. SHADOW: reads all, reports nothing; CANARY: a fraction of new studies; SWITCH: all of them."""
+
+    SHADOW = "shadow"
+    CANARY = "canary"
+    SWITCH = "switch"
 
 
 class DeliveryState(StrEnum):
@@ -130,6 +166,15 @@ class DeliveryState(StrEnum):
     LEASED = "leased"
     DELIVERED = "delivered"
     CANCELLED = "cancelled"
+    DEAD = "dead"
+
+
+class CommitmentState(StrEnum):
+    """A request for storage commitment, until its report is answered. DEAD: the report reached nobody, and needs a person."""
+
+    DUE = "due"
+    LEASED = "leased"
+    REPORTED = "reported"
     DEAD = "dead"
 
 
@@ -186,6 +231,33 @@ SR_LADDER = (
 )
 SR_KINDS = tuple(item.kind for item in SR_LADDER)
 
+# What a chest radiograph may come as, by the keywords of PS3.6 table A-1, which settings use.
+IMAGE_SOP_CLASSES: Mapping[str, str] = {
+    "ComputedRadiographyImageStorage": "1.2.840.10008.5.1.4.1.1.1",
+    "DigitalXRayImageStorageForPresentation": "1.2.840.10008.5.1.4.1.1.1.1",
+    "DigitalXRayImageStorageForProcessing": "1.2.840.10008.5.1.4.1.1.1.1.1",
+    "SecondaryCaptureImageStorage": "1.2.840.10008.5.1.4.1.1.7",
+}
+# In order of preference: what is decoded cheapest first. The tail is stored too, and its images end with an honest reason.
+TRANSFER_SYNTAXES: Mapping[str, str] = {
+    "ExplicitVRLittleEndian": "1.2.840.10008.1.2.1",
+    "ImplicitVRLittleEndian": "1.2.840.10008.1.2",
+    "JPEGBaseline8Bit": "1.2.840.10008.1.2.4.50",
+    "JPEGLosslessSV1": "1.2.840.10008.1.2.4.70",
+    "JPEGLossless": "1.2.840.10008.1.2.4.57",
+    "JPEGLSLossless": "1.2.840.10008.1.2.4.80",
+    "JPEG2000Lossless": "1.2.840.10008.1.2.4.90",
+    "HTJ2KLossless": "1.2.840.10008.1.2.4.201",
+    "HTJ2KLosslessRPCL": "1.2.840.10008.1.2.4.202",
+    "RLELossless": "1.2.840.10008.1.2.5",
+    "JPEGExtended12Bit": "1.2.840.10008.1.2.4.51",
+    "JPEGLSNearLossless": "1.2.840.10008.1.2.4.81",
+    "JPEG2000": "1.2.840.10008.1.2.4.91",
+    "HTJ2K": "1.2.840.10008.1.2.4.203",
+    "DeflatedExplicitVRLittleEndian": "1.2.840.10008.1.2.1.99",
+    "ExplicitVRBigEndian": "1.2.840.10008.1.2.2",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Code:
@@ -198,7 +270,10 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One output of a release. `operating_point` is on the scale of the score; None: no decision is made."""
+    """One output of a release. `operating_point` is on the scale of the score; None: no decision is made.
+
+    `rescaled_at`: the activation that is called 0.5 as a score; None: the score is the activation.
+    """
 
     key: str
     text: str
@@ -206,6 +281,7 @@ class Label:
     code_status: str
     operating_point: float | None
     is_masked: bool = False
+    rescaled_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +290,9 @@ class Release:
 
     `input_spec` is the mapping that `hilum_preprocessing.InputSpec.from_mapping` takes. `activation` is sigmoid, softmax or
     none. `aggregation` over views is max, mean or first_frontal. `calibration` None means: scores are no probabilities.
-    `build_key` digests all that the built tree depends on: a tree with another key is stale.
+    `build_key` digests all that the built tree depends on: a tree with another key is stale. `operating_points` says where they
+    come from: `measured_on` and `criterion`. `members` names the networks of an ensemble, in the order of their numbers, and `rule`
+    says how they become one (mean_score, mean_logit); empty: one network.
     """
 
     name: str
@@ -238,6 +316,11 @@ class Release:
     max_batch: int = 16
     has_cam: bool = False
     build_key: str = ""
+    task: str = "classification"
+    citation: str = ""
+    operating_points: Mapping[str, str] | None = None
+    members: tuple[str, ...] = ()
+    rule: str = ""
 
     @property
     def id(self) -> str:
@@ -290,6 +373,7 @@ class Reading:
     view: str | None = None
     preprocessing_version: str | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
+    member_logits: tuple[tuple[float, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +435,10 @@ class StudyJob:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A decision on one label for the study. `score` is the activation, never called a probability unless calibrated."""
+    """A decision on one label for the study. `score` is the activation, never called a probability unless calibrated.
+
+    `member_scores`: of an ensemble, by member.
+    """
 
     key: str
     text: str
@@ -362,11 +449,12 @@ class Finding:
     operating_point: float | None
     decision: Decision
     source_sop_instance_uids: tuple[str, ...]
+    member_scores: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceImage:
-    """One image of the study as a release saw it."""
+    """One image of the study as a release saw it, numbers by finding; `member_scores` of an ensemble by member, then finding."""
 
     sop_instance_uid: str
     sop_class_uid: str
@@ -376,6 +464,7 @@ class SourceImage:
     reason: str | None
     scores: Mapping[str, float] = field(default_factory=dict)
     logits: Mapping[str, float] = field(default_factory=dict)
+    member_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,6 +472,7 @@ class Result:
     """All findings of a study by one release, from exactly these source images.
 
     `identifiers` maps a document kind ("sr") and "<kind>_series" to the UID minted for it when the result was stored.
+    `is_shadow`: for comparison only; it gets no document.
     """
 
     study_instance_uid: str
@@ -401,6 +491,7 @@ class Result:
     created_at: float
     supersedes_id: int | None = None
     id: int = 0
+    is_shadow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +525,47 @@ class ReportJob:
 
 
 @dataclass(frozen=True, slots=True)
+class ComparisonJob:
+    """A claimed comparison. `shadow` is its study as the shadow alone saw it: its readings, and its result so far.
+
+    `reported` None: the release that speaks for the study has not said anything yet.
+    """
+
+    lease: Lease
+    release: str
+    shadow_release: str
+    shadow: StudyJob
+    reported: Result | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """How one alias (the name of a release of the settings, without version) goes from one release to another.
+
+    `configured`: what the settings name. `serving`: what reads new studies. `previous`: kept loaded for the way back.
+    `candidate`: what shall follow, by `mode`; `fraction` is a canary's share of studies.
+    """
+
+    alias: str
+    configured: str
+    serving: str
+    state: RolloutState
+    changed_at: float
+    changed_by: str
+    previous: str | None = None
+    candidate: str | None = None
+    mode: RolloutMode | None = None
+    fraction: float | None = None
+    problem: str | None = None
+
+    @property
+    def releases(self) -> tuple[str, ...]:
+        """All that must be loaded for it: what serves first."""
+        held = () if self.state is RolloutState.REFUSED else (self.candidate,)
+        return tuple(dict.fromkeys(name for name in (self.serving, self.previous, *held) if name is not None))
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """A document on its way to one destination."""
 
@@ -464,6 +596,43 @@ class DeliveryJob:
     identifiers: Mapping[str, str] = field(default_factory=dict)
     calling_ae_title: str = ""
     peer_address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SopReference:
+    """A SOP Instance as a sequence refers to it (PS3.3 Table 10-11)."""
+
+    sop_class_uid: str
+    sop_instance_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommitmentRequest:
+    """Somebody asks whether these are kept, so that he may delete his own (PS3.4 annex J)."""
+
+    transaction_uid: str
+    references: tuple[SopReference, ...]
+    calling_ae_title: str
+    called_ae_title: str
+    peer_address: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitmentJob:
+    """A claimed request. `is_duplicate`: another one with this Transaction UID was open when it came."""
+
+    lease: Lease
+    request: CommitmentRequest
+    requested_at: float
+    is_duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommitmentVerdict:
+    """What is kept, and what is not, each with its Failure Reason (0008,1197)."""
+
+    committed: tuple[SopReference, ...]
+    failed: tuple[tuple[SopReference, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -517,7 +686,12 @@ class Rejection:
     calling_ae_title: str = ""
 
 
-Job = ReadingJob | StudyJob | ReportJob | DeliveryJob
+Job = ReadingJob | StudyJob | ComparisonJob | ReportJob | DeliveryJob | CommitmentJob
+
+
+def alias_of(release: str) -> str:
+    """`name@version` → name: under which routes speak of a release, whatever its version."""
+    return release.partition("@")[0]
 
 
 def mint_uid(namespace: uuid.UUID, *parts: str) -> str:

@@ -4,6 +4,9 @@
 
 A stage claims leased rows, works on a bounded number of them at once, and writes what it decided. It is not a barrier: each
 item completes alone, and commits are grouped. Every stage is idempotent: the same row done twice gives the same rows.
+
+Beside the street stand `compare`: what a release that reads along would have said (docs/rollouts.md), for which nobody waits; and
+`commit`: whoever asked whether his images are kept is answered.
 """
 
 from __future__ import annotations
@@ -19,12 +22,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ParamSpec, TypeVar
 
-from sqlalchemy.exc import OperationalError
-
 from hilum import telemetry
-from hilum.domain import Advance, DeliveryState, Job, Lease, ReadingState, Reason, ResultState, StudyState
+from hilum.domain import Advance, CommitmentState, ComparisonState, DeliveryState, Job, Lease, ReadingState, Reason, ResultState, StudyState
 from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
 from hilum.settings import Pipeline
+from hilum.store.database import AWAY, words_of
+from hilum.store.doorbell import Bell
 from hilum.store.ledger import Ledger
 
 log = telemetry.logger("pipeline")
@@ -45,13 +48,16 @@ class Stage:
 STAGES: dict[str, Stage] = {
     "analyse": Stage("analyse", "reading", ReadingState.NOT_ANALYSED, ReadingState.FAILED, batch=48, lease_seconds=120),
     "assemble": Stage("assemble", "study", StudyState.FAILED, StudyState.FAILED, batch=32, lease_seconds=60),
+    "compare": Stage("compare", "comparison", ComparisonState.FAILED, ComparisonState.FAILED, batch=8, lease_seconds=60),
     "report": Stage("report", "result", ResultState.FAILED, ResultState.FAILED, batch=8, lease_seconds=120),
     "deliver": Stage("deliver", "delivery", DeliveryState.DEAD, DeliveryState.DEAD, batch=8, lease_seconds=180),
+    "commit": Stage("commit", "commitment", CommitmentState.DEAD, CommitmentState.DEAD, batch=8, lease_seconds=180),
 }
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Handler = Callable[[Job], Awaitable[Advance]]
+_NO_ROOM_SECONDS = 0.25
 _GROUP_SECONDS = 0.005  # completions within this time share one commit, and so one sync
 
 
@@ -59,8 +65,17 @@ class StageLoop:
     """Serves one stage in one process (for `deliver`: one destination) until it is told to stop."""
 
     def __init__(
-        self, stage: Stage, ledger: Ledger, settings: Pipeline, owner: str, handle: Handler, destination: str | None = None
+        self,
+        stage: Stage,
+        ledger: Ledger,
+        settings: Pipeline,
+        owner: str,
+        handle: Handler,
+        destination: str | None = None,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`has_room`: False while what is claimed could only be given back, as when every Triton is away."""
+        self._has_room = has_room
         self._stage, self._ledger, self._settings = stage, ledger, settings
         self._owner, self._handle, self._destination = owner, handle, destination
         self._held: set[asyncio.Task[None]] = set()
@@ -93,23 +108,25 @@ class StageLoop:
     async def _claim(self) -> tuple[list[Job], float]:
         """Jobs for the free places, and how long to wait for the next row that will be due."""
         room, poll = self._stage.batch - len(self._held), self._settings.poll_seconds
+        if not self._has_room():
+            return [], min(poll, _NO_ROOM_SECONDS)
         if room < max(1, self._stage.batch // 4 if self._held else 1) or self._holds_lapsed:
             self._wants_room = True
             return [], poll  # few free places: a claim for each completed item would be a transaction for each
         try:
             return await self._in_ledger_thread(self._claim_now, room)
-        except OperationalError as error:
-            log.error("ledger_unavailable", stage=self._stage.name, error=str(error.orig), advice="the stage waits and tries again")
+        except AWAY as error:
+            log.error("ledger_unavailable", stage=self._stage.name, error=words_of(error), advice="the stage waits and tries again")
             return [], poll
 
     def _claim_now(self, room: int) -> tuple[list[Job], float]:
         """It looks first: a claim takes the write lock, for which others wait, and mostly there is nothing to claim."""
-        stage, self._wants_room = self._stage, False
-        if (pause := self._seconds_to_next()) > 0:
+        stage, poll, self._wants_room = self._stage, self._settings.poll_seconds, False
+        if (pause := self._ledger.seconds_to_next(stage.name, poll, destination_name=self._destination)) > 0:
             return [], pause
         if not self._holds_lane():
-            return [], self._settings.poll_seconds
-        jobs = self._ledger.claim(
+            return [], poll
+        jobs, next_in = self._ledger.claim_and_look(
             stage.name,
             room,
             self._owner,
@@ -120,10 +137,7 @@ class StageLoop:
         )
         # None: what may be claimed has lapsed, and is claimed alone. As many as there is room for: there may be more.
         self._wants_room = not jobs or len(jobs) >= room
-        return jobs, self._settings.poll_seconds if self._wants_room else self._seconds_to_next()
-
-    def _seconds_to_next(self) -> float:
-        return self._ledger.seconds_to_next(self._stage.name, self._settings.poll_seconds, destination_name=self._destination)
+        return jobs, poll if self._wants_room or next_in is None else min(poll, next_in)
 
     def _holds_lane(self) -> bool:
         return self._destination is None or self._ledger.hold_lane(self._destination, self._owner, self._stage.lease_seconds)
@@ -207,9 +221,9 @@ class StageLoop:
         while True:
             try:
                 return write()
-            except OperationalError as error:
+            except AWAY as error:
                 if time.monotonic() > give_up:
-                    log.error("not_written", stage=self._stage.name, error=str(error.orig), advice="done again when the lease has lapsed")
+                    log.error("not_written", stage=self._stage.name, error=words_of(error), advice="done again when the lease has lapsed")
                     return None
                 time.sleep(0.5)
 
@@ -236,7 +250,32 @@ def back_off(attempts: int, settings: Pipeline) -> float:
 @contextlib.contextmanager
 def _bell(ledger: Ledger, stage: str, wake: asyncio.Event, poll_seconds: float) -> Iterator[None]:
     """Set `wake` in this thread's loop whenever the stage's bell rings."""
-    loop, bell, is_over = asyncio.get_running_loop(), ledger.listen(stage), threading.Event()
+    bell = ledger.listen(stage)
+    hearing = _heard_by_thread(bell, stage, wake, poll_seconds) if bell.descriptor is None else _heard_by_loop(bell, bell.descriptor, wake)
+    with hearing:
+        yield
+
+
+@contextlib.contextmanager
+def _heard_by_loop(bell: Bell, descriptor: int, wake: asyncio.Event) -> Iterator[None]:
+    """No thread has to be woken for a ring, and none wakes by itself."""
+    loop = asyncio.get_running_loop()
+
+    def hear() -> None:
+        if bell.wait(0):
+            wake.set()
+
+    loop.add_reader(descriptor, hear)
+    try:
+        yield
+    finally:
+        loop.remove_reader(descriptor)
+        bell.close()
+
+
+@contextlib.contextmanager
+def _heard_by_thread(bell: Bell, stage: str, wake: asyncio.Event, poll_seconds: float) -> Iterator[None]:
+    loop, is_over = asyncio.get_running_loop(), threading.Event()
 
     def hear() -> None:
         while not is_over.is_set():

@@ -7,17 +7,29 @@ from __future__ import annotations
 
 import difflib
 import ipaddress
+import itertools
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from hilum.domain import SR_LADDER
+from hilum.domain import IMAGE_SOP_CLASSES, SR_LADDER, TRANSFER_SYNTAXES
 from hilum.errors import ConfigurationError
 
 AeTitle = Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[^\\\x00-\x1f]*$")]
@@ -31,8 +43,36 @@ def _network(value: str) -> str:
 
 
 Network = Annotated[str, AfterValidator(_network)]
+
+
+def _sop_class(value: str) -> str:
+    return _require_known(value, "image SOP Class that is taken here", IMAGE_SOP_CLASSES)
+
+
+def _transfer_syntax(value: str) -> str:
+    return _require_known(value, "Transfer Syntax that is taken here", TRANSFER_SYNTAXES)
+
+
+def _require_known(value: str, what: str, known: Iterable[str]) -> str:
+    if value not in known:
+        raise ValueError(f"no {what}{_nearest(value, list(known))}")
+    return value
+
+
+SopClass = Annotated[str, AfterValidator(_sop_class)]
+TransferSyntax = Annotated[str, AfterValidator(_transfer_syntax)]
+LaneName = Literal["urgent", "live", "reanalysis"]
 _TYPE_WORDS: Mapping[object, str] = {str: "text", bool: "true or false", int: "integer", float: "number", Path: "path"}
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+def is_ae_title(text: str) -> bool:
+    """Whether a setting may hold it."""
+    try:
+        TypeAdapter(AeTitle).validate_python(text)
+    except ValidationError:
+        return False
+    return True
 
 
 class _Section(BaseModel):
@@ -54,16 +94,24 @@ class Receive(_Section):
     ae_titles: tuple[AeTitle, ...] = Field(
         ("HILUM",), min_length=1, description="Called AE Titles that are answered; any other is rejected (1,1,7)."
     )
-    calling_ae_titles: tuple[AeTitle, ...] = Field((), description="Calling AE Titles that may connect; empty: any.")
+    calling_ae_titles: tuple[AeTitle, ...] = Field(
+        (), description="Calling AE Titles that may connect, beside those that `senders` names; others are rejected (1,1,3); empty: any."
+    )
     peers: tuple[Network, ...] = Field(
         (), description="Addresses that may connect, single ones or CIDR ranges (`10.1.0.0/16`); others are rejected (1,1,1); empty: any."
     )
     processes: int = Field(1, ge=1, le=64, description="Listener processes on the one listening socket.")
     maximum_associations: int = Field(
-        50, ge=1, le=4096, description="Simultaneous associations of one process; one more is rejected (2,3,2)."
+        50, ge=1, le=4096, description="Simultaneous associations of all processes together; one more is rejected (2,3,2)."
     )
-    maximum_associations_by_ae: Mapping[AeTitle, Annotated[int, Field(ge=0)]] = Field(
-        {}, description="The same for one Calling AE Title, so that a busy archive leaves room for the modalities; 0: none."
+    sop_classes: tuple[SopClass, ...] = Field(
+        tuple(IMAGE_SOP_CLASSES), min_length=1, description="SOP Classes of images that are taken; contexts of another one are answered 3."
+    )
+    transfer_syntaxes: tuple[TransferSyntax, ...] = Field(
+        tuple(TRANSFER_SYNTAXES),
+        min_length=1,
+        description="Transfer Syntaxes of images, in order of preference: of those that a context proposes the first in this order is "
+        "accepted; one that proposes none of them is answered 4. Uncompressed first costs least here, and most on the network.",
     )
     listener: Literal["streaming", "pynetdicom"] = Field(
         "streaming",
@@ -88,6 +136,33 @@ class Receive(_Section):
         0, ge=0, description="With so many readings of the lanes urgent and live waiting, new associations are rejected (2,3,2); 0: never."
     )
 
+    commitment_wait_seconds: float = Field(
+        10.0, ge=0, le=3600, description="So long a request for storage commitment waits for objects that have not come, before they fail."
+    )
+    commitment_hours: float = Field(
+        24.0, ge=0, description="For so long the report of a storage commitment is tried again; then it is dead, until it is requeued."
+    )
+    plain: bool = Field(default=True, description="Whether `port`, without TLS, is open; false: only tls_port is.")
+    tls_port: int = Field(0, ge=0, le=65535, description="TCP port for TLS (2762 is the registered one); 0: no TLS.")
+    tls_certificate_file: Path | None = Field(
+        None, description="PEM file of our certificate and its chain. A new one is used without restart."
+    )
+    tls_key_file: Path | None = Field(None, description="PEM file of the key to it.")
+    tls_client_ca_file: Path | None = Field(
+        None, description="PEM file of the authority that must have signed the sender's certificate; none: senders show no certificate."
+    )
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Receive:
+        files = (self.tls_certificate_file, self.tls_key_file)
+        if self.tls_port and not all(files):
+            raise ValueError("tls_port needs tls_certificate_file and tls_key_file")
+        if not self.tls_port and any((*files, self.tls_client_ca_file)):
+            raise ValueError("tls_certificate_file, tls_key_file and tls_client_ca_file need tls_port")
+        if not self.tls_port and not self.plain:
+            raise ValueError("plain = false needs tls_port: no port would be open")
+        return self
+
     @property
     def reject_below_bytes(self) -> int:
         """The soft watermark: never below the hard one."""
@@ -98,24 +173,23 @@ class Studies(_Section):
     """When a study is complete."""
 
     quiet_seconds: float = Field(10.0, ge=0, le=86400, description="No new image for this long closes a study.")
-    quiet_seconds_by_ae: Mapping[AeTitle, float] = Field({}, description="Quiet period by Calling AE Title, where it differs.")
     maximum_wait_seconds: float = Field(
         120.0, ge=0, description="A study that keeps growing closes this long after its first image; later images revise it."
     )
 
-    def quiet_for(self, calling_ae_title: str) -> float:
-        """Quiet period for one sender, seconds."""
-        return self.quiet_seconds_by_ae.get(calling_ae_title, self.quiet_seconds)
-
 
 class Retention(_Section):
-    """When pixels leave the archive. Rows and documents stay; what is not delivered or not read yet always stays."""
+    """When pixels leave the archive. Rows of studies and documents stay; what is not delivered or not read yet always stays."""
 
     days: float = Field(0.0, ge=0, description="Days after the last delivery of a study until its pixels leave; 0: they stay.")
     reanalysis_days: float = Field(0.0, ge=0, description="The same for studies of the lane reanalysis.")
     pressure_free_bytes: int = Field(
         0, ge=0, description="Below this much free disk space pixels leave at once, oldest delivered first; 0: never. Above reject_bytes."
     )
+    association_days: float = Field(
+        365.0, ge=0, description="Days that associations, and what was refused on them, can be looked up; 0: for ever."
+    )
+    commitment_days: float = Field(365.0, ge=0, description="The same for requests for storage commitment that have ended.")
     check_seconds: float = Field(60.0, gt=0, description="How often it is looked what may leave.")
 
 
@@ -129,12 +203,45 @@ class Models(_Section):
     )
 
 
+def _grpc_address(value: str) -> str:
+    """host:port, as gRPC takes it; empty where nothing is named."""
+    host, _, port = value.rpartition(":")
+    if value and (not host or "/" in value or not (port.isdigit() and 0 < int(port) < 65536)):
+        raise ValueError("must be host:port, such as gpu1:8001")
+    return value
+
+
+GrpcAddress = Annotated[str, AfterValidator(_grpc_address)]
+
+
 class Triton(_Section):
     """Where the models run."""
 
-    url: str = Field("", description="gRPC address host:port of a Triton that somebody else runs; empty: Hilum starts the embedded one.")
+    url: GrpcAddress = Field(
+        "", description="gRPC address host:port of a Triton that somebody else runs; empty: Hilum starts the embedded one."
+    )
+    urls: tuple[GrpcAddress, ...] = Field(
+        (), description="Several of them, instead of url: batches are spread over those that answer, and one that is away is left out."
+    )
+    shared_memory: bool = Field(
+        default=True,
+        description="Batches go by shared memory to the embedded Triton, and to others at a loopback address if they can map it.",
+    )
     start_timeout_seconds: float = Field(120.0, gt=0, description="Limit for the embedded server to become ready.")
     exit_timeout_seconds: float = Field(8.0, gt=0, description="Limit for the embedded server to finish its queue at shutdown.")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Tritons that somebody else runs; empty: the embedded one."""
+        return self.urls or ((self.url,) if self.url else ())
+
+    @model_validator(mode="after")
+    def _one_way_to_name_them(self) -> Triton:
+        if self.url and self.urls:
+            raise ValueError("give url or urls, not both")
+        if "" in self.urls or len(set(self.urls)) < len(self.urls):
+            raise ValueError("urls names an address twice, or none")
+        return self
 
 
 class Analyse(_Section):
@@ -145,11 +252,48 @@ class Analyse(_Section):
     decode_processes: int = Field(
         0, ge=0, le=256, description="Decode processes of one analyser; 0: one fewer than the cores, at least one."
     )
+    placement: Literal["worker", "device"] = Field(
+        "worker",
+        description="Who prepares tensors. worker: each decode process, its images only; device: the analyser, on `device`, "
+        "from stored values that decode processes leave in shared memory (for a GPU).",
+    )
+    slot_bytes: int = Field(
+        64 << 20,
+        ge=1 << 16,
+        description="Shared memory of an image on its way out of a decode process; it is taken when touched. Larger images take a pipe.",
+    )
     decode_seconds: float = Field(60.0, gt=0, le=100, description="Limit for one image; a decode process that takes longer is ended.")
-    batches_in_flight: int = Field(2, ge=1, le=16, description="Batches on their way to Triton at once, for each release.")
+    batches_in_flight: int = Field(2, ge=1, le=16, description="Batches on their way to each Triton at once, for each release.")
     deadline_seconds: float = Field(30.0, gt=0, description="Limit for one inference request.")
     maximum_pixels: int = Field(100_000_000, ge=1, description="Images with more pixels are not analysed (too_large).")
     canary_seconds: float = Field(15.0, gt=0, description="A known image is sent through each release this often; readiness rests on it.")
+
+
+class Guard(_Section):
+    """What the pixels of a usual frontal chest radiograph look like. What is outside is flagged on the result."""
+
+    span_at_least: float = Field(
+        0.05, ge=0, le=1, description="Share of the nominal range between 1st and 99th percentile; less: low_contrast."
+    )
+    entropy_at_least: float = Field(4.5, ge=0, le=6, description="Bits of entropy of the levels in 64 steps; less: few_levels.")
+    saturation_at_most: float = Field(0.3, ge=0, le=1, description="Share of pixels at an end of the nominal range; more: saturated.")
+    symmetry_at_least: float = Field(0.0, ge=-1, le=1, description="Correlation with the mirror image; less: asymmetric.")
+    spine_contrast_at_least: float = Field(
+        -0.03,
+        ge=-1,
+        le=1,
+        description="How much brighter the spine is than the lungs beside it; less: looks_inverted. Nothing is inverted.",
+    )
+    aspect_at_least: float = Field(0.6, gt=0, description="Rows over columns; less: unusual_aspect.")
+    aspect_at_most: float = Field(1.6, gt=0, description="Rows over columns; more: unusual_aspect.")
+    refuses: tuple[Literal["low_contrast", "few_levels", "saturated", "asymmetric", "looks_inverted", "unusual_aspect"], ...] = Field(
+        (), description="Flags whose images are not analysed (implausible_pixels). Look at your own flags for a while first."
+    )
+
+    @property
+    def limits(self) -> Mapping[str, float]:
+        """All fields but `refuses`, by name."""
+        return self.model_dump(exclude={"refuses"})
 
 
 class Pipeline(_Section):
@@ -244,11 +388,15 @@ class Destination(_Section):
 
     @model_validator(mode="after")
     def _tls_is_whole(self) -> Destination:
-        if not self.tls and (self.ca_file or self.certificate_file or self.key_file or self.tls_server_name):
-            raise ValueError("ca_file, certificate_file, key_file and tls_server_name need tls = true")
-        if (self.certificate_file is None) != (self.key_file is None):
-            raise ValueError("certificate_file and key_file belong together; give both or none")
+        _require_whole_tls(self)
         return self
+
+
+def _require_whole_tls(peer: Destination | CommitmentPeer) -> None:
+    if not peer.tls and (peer.ca_file or peer.certificate_file or peer.key_file or peer.tls_server_name):
+        raise ValueError("ca_file, certificate_file, key_file and tls_server_name need tls = true")
+    if (peer.certificate_file is None) != (peer.key_file is None):
+        raise ValueError("certificate_file and key_file belong together; give both or none")
 
 
 class Route(_Section):
@@ -259,8 +407,91 @@ class Route(_Section):
 
     releases: tuple[str, ...] = Field((), description="Releases that read these studies; empty: models.releases.")
     destinations: tuple[str, ...] = Field((), description="Names of the destinations of their documents; empty: all.")
-    quiet_seconds: float | None = Field(None, ge=0, le=86400, description="Quiet period; none: studies.quiet_seconds and its table.")
-    lane: Literal["urgent", "live", "reanalysis"] = Field("live", description="Priority from the door to the engine.")
+    quiet_seconds: float | None = Field(None, ge=0, le=86400, description="Quiet period; none: studies.quiet_seconds.")
+    lane: LaneName = Field("live", description="Priority from the door to the engine.")
+
+
+class Sender(_Section):
+    """What is different for one Calling AE Title: `[senders.<CALLING_AE_TITLE>]`. What is left out is as for all.
+
+    Of a study the sender of its first image decides, and before the route of the Called AE Title.
+    """
+
+    peers: tuple[Network, ...] = Field(
+        (), description="Addresses that may use this AE Title, instead of receive.peers; others are rejected (1,1,1)."
+    )
+    called_ae_titles: tuple[AeTitle, ...] = Field(
+        (), description="Those of receive.ae_titles that it may call; another is rejected (1,1,7); empty: all."
+    )
+    maximum_associations: int | None = Field(
+        None,
+        ge=0,
+        description="Its simultaneous associations, of all processes together and within receive.maximum_associations, so that a busy "
+        "archive leaves room for the modalities; one more is rejected (2,3,2); 0: it is shut out.",
+    )
+    sop_classes: tuple[SopClass, ...] = Field((), description="SOP Classes of images that it may send, instead of receive.sop_classes.")
+    transfer_syntaxes: tuple[TransferSyntax, ...] = Field(
+        (), description="Transfer Syntaxes of its images, in order of preference, instead of receive.transfer_syntaxes."
+    )
+    quiet_seconds: float | None = Field(None, ge=0, le=86400, description="Quiet period of its studies.")
+    maximum_wait_seconds: float | None = Field(
+        None, ge=0, description="How long its studies may grow, instead of studies.maximum_wait_seconds."
+    )
+    lane: LaneName | None = Field(None, description="Priority of its studies from the door to the engine.")
+    releases: tuple[str, ...] = Field((), description="Releases that read its studies.")
+    destinations: tuple[str, ...] = Field((), description="Names of the destinations of their documents.")
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """What shall happen with a study: nothing is left to be looked up. Times in seconds."""
+
+    lane: LaneName
+    releases: tuple[str, ...]
+    destinations: tuple[str, ...]
+    quiet_seconds: float
+    maximum_wait_seconds: float
+
+
+class Watch(_Section):
+    """A folder into which somebody puts DICOM files: `[watch.<name>]`. What cannot be taken goes to `refused/` in it, beside the reason."""
+
+    path: Path = Field(description="The folder; folders below it are watched, too, but for `taken`, `refused` and names with a dot.")
+    when_taken: Literal["keep", "delete", "move"] = Field(
+        "move", description="What becomes of a file that is in the archive: move to `taken/`, delete, or keep (and what is refused, too)."
+    )
+    settle_seconds: float = Field(
+        5.0, ge=0, description="A file that has not changed for so long is whole. Rename files into place if you can."
+    )
+    called_ae_title: str = Field(
+        "", max_length=16, description="Called AE Title whose route applies; empty: the first of receive.ae_titles."
+    )
+    calling_ae_title: AeTitle = Field(
+        "HILUM_WATCH", description="AE Title that the files are said to come from; its section of `senders` applies."
+    )
+    lane: LaneName = Field("reanalysis", description="Priority from the door to the engine, whatever route and sender say.")
+
+
+class CommitmentPeer(_Section):
+    """Where reports of storage commitment go that this AE Title has asked for: `[commitment.<CALLING_AE_TITLE>]`.
+
+    Without one they go back over the association of the request, if it is still open.
+    """
+
+    host: str = Field(min_length=1, description="Host on which the asker takes N-EVENT-REPORT.")
+    port: Port = Field(description="Its TCP port.")
+    ae_title: str = Field("", max_length=16, description="Its AE Title; empty: that of the section.")
+    timeout_seconds: float = Field(30.0, gt=0, description="Limit for the connection and for each message.")
+    tls: bool = Field(default=False, description="TLS 1.2 or later to it (PS3.15 Annex B); its certificate is verified.")
+    ca_file: Path | None = Field(None, description="tls: PEM file of the authority that signed its certificate; none: the system's.")
+    certificate_file: Path | None = Field(None, description="tls: PEM file of our certificate, where it asks for one.")
+    key_file: Path | None = Field(None, description="tls: PEM file of the key to it.")
+    tls_server_name: str = Field("", description="tls: name in its certificate, where it is not host.")
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> CommitmentPeer:
+        _require_whole_tls(self)
+        return self
 
 
 class Api(_Section):
@@ -279,6 +510,18 @@ class Api(_Section):
         if self.host not in _LOOPBACK and not self.token:
             raise ValueError(f'host {self.host} is not loopback, so set a token (HILUM_API__TOKEN) or host = "127.0.0.1"')
         return self
+
+
+class Stow(_Section):
+    """Images by DICOMweb: `POST /dicom-web/studies` on the port of REST (STOW-RS). One request is one whole study, or several."""
+
+    enabled: bool = Field(default=True, description="Whether images are taken so. The token of `api` guards it.")
+    called_ae_title: str = Field(
+        "", max_length=16, description="Called AE Title whose route applies; empty: the first of receive.ae_titles."
+    )
+    calling_ae_title: AeTitle = Field(
+        "STOW_RS", description="AE Title that the images are said to come from; its section of `senders` applies."
+    )
 
 
 class Log(_Section):
@@ -302,12 +545,17 @@ class Settings(BaseSettings):
     models: Models = Models()
     triton: Triton = Triton()
     analyse: Analyse = Analyse()
+    guard: Guard = Guard()
     pipeline: Pipeline = Pipeline()
     ledger: Ledger = Ledger()
     report: Report = Report()
     destinations: Mapping[str, Destination] = {}
     routes: Mapping[AeTitle, Route] = {}
+    senders: Mapping[AeTitle, Sender] = {}
+    watch: Mapping[str, Watch] = {}
+    commitment: Mapping[AeTitle, CommitmentPeer] = {}
     api: Api = Api()
+    stow: Stow = Stow()
     log: Log = Log()
 
     @classmethod
@@ -345,25 +593,67 @@ class Settings(BaseSettings):
         for title, route in value.items():
             if "receive" in info.data and title not in info.data["receive"].ae_titles:
                 problems.append(f"{title} is not in receive.ae_titles; add it there")
-            known = list(info.data.get("destinations", route.destinations))
-            problems += [f"{title}: no destination {name!r}{_nearest(name, known)}" for name in route.destinations if name not in known]
+            problems += _unknown_destinations(title, route.destinations, info)
         if problems:
             raise ValueError("; ".join(problems))
         return value
 
-    def route_of(self, called_ae_title: str) -> Route:
-        """The route of studies whose first image was sent to this AE Title."""
-        return self.routes.get(called_ae_title, Route())
+    @field_validator("senders")
+    @classmethod
+    def _senders_name_what_there_is(cls, value: Mapping[str, Sender], info: ValidationInfo) -> Mapping[str, Sender]:
+        problems: list[str] = []
+        for title, sender in value.items():
+            known = list(info.data["receive"].ae_titles if "receive" in info.data else sender.called_ae_titles)
+            wrong = [called for called in sender.called_ae_titles if called not in known]
+            problems += [f"{title}: called_ae_titles: {called!r} is not in receive.ae_titles{_nearest(called, known)}" for called in wrong]
+            problems += _unknown_destinations(title, sender.destinations, info)
+        if len({title.strip() for title in value} - {""}) < len(value):
+            problems.append("titles must not be blank, nor differ in the spaces around them only")
+        if problems:
+            raise ValueError("; ".join(problems))
+        return {title.strip(): sender for title, sender in value.items()}  # PS3.5 6.2, VR AE: spaces around mean nothing
 
-    def destinations_of(self, called_ae_title: str) -> Mapping[str, Destination]:
-        """Where documents of these studies may go."""
-        chosen = self.route_of(called_ae_title).destinations
-        return {name: item for name, item in self.destinations.items() if not chosen or name in chosen}
+    @field_validator("watch")
+    @classmethod
+    def _watched_folders_are_their_own(cls, value: Mapping[str, Watch], info: ValidationInfo) -> Mapping[str, Watch]:
+        """What lies in them is moved or deleted, which must not befall our own files, nor what another one watches."""
+        taken = {"site.state_dir": info.data["site"].state_dir.resolve()} if "site" in info.data else {}
+        for name, watch in value.items():
+            _require_called(watch.called_ae_title, info)
+            folder = watch.path.resolve()
+            for other, theirs in taken.items():
+                if folder.is_relative_to(theirs) or theirs.is_relative_to(folder):
+                    raise ValueError(f"{name}: path must lie beside {other}, not in it or around it")
+            taken[f"the path of {name}"] = folder
+        return value
+
+    @field_validator("stow")
+    @classmethod
+    def _stow_has_a_route(cls, value: Stow, info: ValidationInfo) -> Stow:
+        _require_called(value.called_ae_title, info)
+        return value
+
+    def handling_of(self, calling_ae_title: str, called_ae_title: str) -> Handling:
+        """Of studies whose first image came from the one to the other: as the sender's section says, else the route, else as for all."""
+        sender, route = self.senders.get(calling_ae_title.strip(), _ANY_SENDER), self.routes.get(called_ae_title, _NO_ROUTE)
+        return Handling(
+            lane=sender.lane or route.lane,
+            releases=tuple(dict.fromkeys(sender.releases or route.releases or self.models.releases)),  # each reads an image once
+            destinations=sender.destinations or route.destinations or tuple(self.destinations),
+            quiet_seconds=_first(sender.quiet_seconds, route.quiet_seconds, self.studies.quiet_seconds),
+            maximum_wait_seconds=_first(sender.maximum_wait_seconds, self.studies.maximum_wait_seconds),
+        )
 
     @property
     def active_releases(self) -> tuple[str, ...]:
-        """Every release that reads some studies, those of routes included."""
-        return tuple(dict.fromkeys([*self.models.releases, *(name for route in self.routes.values() for name in route.releases)]))
+        """Every release that reads some studies, those of routes and senders included."""
+        some = [item.releases for item in self.routes.values()] + [item.releases for item in self.senders.values()]
+        return tuple(dict.fromkeys([*self.models.releases, *itertools.chain(*some)]))
+
+    @property
+    def limited_senders(self) -> tuple[str, ...]:
+        """Calling AE Titles with a limit of their own, in an order on which all processes agree."""
+        return tuple(sorted(title for title, sender in self.senders.items() if sender.maximum_associations is not None))
 
     @property
     def archive_dir(self) -> Path:
@@ -395,8 +685,40 @@ class Settings(BaseSettings):
         return self.model_dump_json()
 
 
+_ANY_SENDER, _NO_ROUTE = Sender(), Route()
+
+
+def _first(*values: float | None) -> float:
+    """The first that is said; the last one always is."""
+    return next(value for value in values if value is not None)
+
+
+def _unknown_destinations(title: str, names: Iterable[str], info: ValidationInfo) -> list[str]:
+    if "destinations" not in info.data:
+        return []
+    known = list(info.data["destinations"])
+    return [f"{title}: no destination {name!r}{_nearest(name, known)}" for name in names if name not in known]
+
+
+def _require_called(called_ae_title: str, info: ValidationInfo) -> None:
+    if called_ae_title and "receive" in info.data and called_ae_title not in info.data["receive"].ae_titles:
+        raise ValueError(f"called_ae_title {called_ae_title} is not in receive.ae_titles; add it there")
+
+
 # Sections that hold named tables: of what model, and what the name is.
-_NAMED: Mapping[str, tuple[type[_Section], str]] = {"destinations": (Destination, "<name>"), "routes": (Route, "<CALLED_AE_TITLE>")}
+_NAMED: Mapping[str, tuple[type[_Section], str]] = {
+    "destinations": (Destination, "<name>"),
+    "routes": (Route, "<CALLED_AE_TITLE>"),
+    "senders": (Sender, "<CALLING_AE_TITLE>"),
+    "watch": (Watch, "<name>"),
+    "commitment": (CommitmentPeer, "<CALLING_AE_TITLE>"),
+}
+
+# What was a table of its own once, and is in the senders' now.
+_MOVED: Mapping[tuple[str, ...], str] = {
+    ("receive", "maximum_associations_by_ae"): "maximum_associations",
+    ("studies", "quiet_seconds_by_ae"): "quiet_seconds",
+}
 
 
 def restore(text: str) -> Settings:
@@ -462,11 +784,17 @@ def _nearest(name: str, known: list[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}" if known else ""
 
 
+def _unknown(place: tuple[str, ...], known: list[str]) -> str:
+    if place in _MOVED:
+        return f"unknown setting; say it in [senders.<CALLING_AE_TITLE>], as {_MOVED[place]}"
+    return f"unknown setting{_nearest(place[-1], known)}"
+
+
 def _explain(item: Mapping[str, Any], file: Path | None) -> str:
     place = tuple(str(part) for part in item["loc"])
     where = f"{file}: " if file else ""
     if item["type"] == "extra_forbidden":
-        return f"{where}{'.'.join(place)}: unknown setting{_nearest(place[-1], _known(place[:-1]))}"
+        return f"{where}{'.'.join(place)}: {_unknown(place, _known(place[:-1]))}"
     value = "" if "token" in place else f" (got {item.get('input')!r})"
     return (
         f"{where}{'.'.join(place)}{': ' if place else ''}"
@@ -485,7 +813,7 @@ def _unknown_environment() -> Iterator[tuple[tuple[int | str, ...], str]]:
             known = _known(place[:depth])
             is_name = depth == 1 and place[0] in _NAMED
             if known and part not in known and not is_name:
-                yield place, f"{name}: unknown setting{_nearest(part, known)}"
+                yield place, f"{name}: {_unknown(place[: depth + 1], known)}"
                 break
 
 
@@ -494,7 +822,12 @@ def describe() -> Iterator[tuple[str, str, str, str]]:
     for section in Settings.model_fields:
         model, prefix = (_NAMED[section][0], f"{section}.{_NAMED[section][1]}") if section in _NAMED else (_section(section), section)
         for name, info in model.model_fields.items():
-            yield f"{prefix}.{name}", _type_name(info.annotation), _as_toml(info.get_default()), info.description or ""
+            yield (
+                f"{prefix}.{name}",
+                _type_name(info.annotation),
+                _as_toml(None if info.is_required() else info.get_default()),
+                info.description or "",
+            )
 
 
 def _type_name(annotation: object) -> str:

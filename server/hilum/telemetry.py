@@ -6,7 +6,7 @@ one scrape shows all processes. Labels are few and bounded: no UID, no name, no 
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import logging
 import re
 import sys
@@ -28,12 +28,22 @@ _STAGE_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 _STUDY_BUCKETS: Final = (0.05, 0.1, 0.15, 0.25, 0.4, 0.6, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 120, 300, 900, 3600)
 
 INSTANCES_RECEIVED = Counter("hilum_instances_received_total", "SOP Instances answered with Success, by what became of them.", ["outcome"])
-INSTANCES_REFUSED = Counter("hilum_instances_refused_total", "C-STORE requests answered with a failure status.", ["status"])
+INSTANCES_REFUSED = Counter(
+    "hilum_instances_refused_total", "C-STORE requests, and parts of STOW-RS, answered with a failure status.", ["status"]
+)
 RECEIVED_BYTES = Counter("hilum_received_bytes_total", "Bytes of data sets made durable.")
 ASSOCIATIONS = Counter("hilum_associations_total", "Associations by outcome.", ["outcome"])
 ASSOCIATIONS_OPEN = Gauge("hilum_associations_open", "Associations open now.", multiprocess_mode="livesum")
 RECEIVE_SECONDS = Histogram("hilum_receive_seconds", "First byte of a data set to its C-STORE response.", buckets=_STAGE_BUCKETS)
 INDEX_SECONDS = Histogram("hilum_index_seconds", "C-STORE response to the instance's row in the ledger.", buckets=_STAGE_BUCKETS)
+COMMITMENT_REQUESTS = Counter(
+    "hilum_commitment_requests_total", "Requests for storage commitment (N-ACTION), by the status that answered them.", ["status"]
+)
+COMMITMENT_INSTANCES = Counter(
+    "hilum_commitment_instances_total",
+    "SOP Instances in reports of storage commitment: committed, or the Failure Reason.",
+    ["outcome"],
+)
 STAGE_SECONDS = Histogram("hilum_stage_seconds", "Work on one item of a stage, claim to decision.", ["stage"], buckets=_STAGE_BUCKETS)
 STAGE_WAIT_SECONDS = Histogram(
     "hilum_stage_wait_seconds", "Time from due to claim of one item of a stage.", ["stage"], buckets=_STUDY_BUCKETS
@@ -45,9 +55,35 @@ DECODE_SECONDS = Histogram("hilum_decode_seconds", "Stored object to stored valu
 PREPARE_SECONDS = Histogram("hilum_prepare_seconds", "Stored values to the release's tensor.", ["release"], buckets=_STAGE_BUCKETS)
 INFER_SECONDS = Histogram("hilum_infer_seconds", "One batch through Triton.", ["release"], buckets=_STAGE_BUCKETS)
 BATCH_SIZE = Histogram("hilum_batch_size", "Images in one batch.", ["release"], buckets=(1, 2, 4, 8, 16, 32, 64))
+TRITON_IN_FLIGHT = Gauge(
+    "hilum_triton_in_flight", "Batches on their way to an endpoint of Triton.", ["endpoint"], multiprocess_mode="livesum"
+)
+TRITON_HEALTHY = Gauge(
+    "hilum_triton_healthy", "1 if an endpoint answers and gives every known answer.", ["endpoint"], multiprocess_mode="livemin"
+)
+TRITON_REQUESTS = Counter(
+    "hilum_triton_requests_total",
+    "Requests to an endpoint of Triton, canaries included: answered, outage, not_loaded, healed (its process had died) or wrong_answer.",
+    ["endpoint", "outcome"],
+)
 MODEL_HEALS = Counter("hilum_model_heals_total", "Models that were unloaded and loaded again because they stopped answering.", ["release"])
 CANARY_READY = Gauge(
-    "hilum_release_ready", "1 if the last canary inference gave the known answer.", ["release"], multiprocess_mode="livemin"
+    "hilum_release_ready",
+    "1 if the last canary inference gave the known answer, or no image waits for the release.",
+    ["release"],
+    multiprocess_mode="livemin",
+)
+SHADOW_STUDIES = Counter(
+    "hilum_shadow_studies_total", "Studies that a shadow read along, compared with what was reported.", ["release", "shadow"]
+)
+SHADOW_FLIPS = Counter(
+    "hilum_shadow_flips_total", "Findings of which one of the two says present and the other absent.", ["release", "shadow", "finding"]
+)
+SHADOW_DIFFERENCE = Histogram(
+    "hilum_shadow_score_difference",
+    "Difference of the two scores of a finding, without its sign.",
+    ["release", "shadow"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1),
 )
 REPORT_SECONDS = Histogram("hilum_report_seconds", "Result to encoded document.", ["kind"], buckets=_STAGE_BUCKETS)
 REPORT_FALLBACKS = Counter(
@@ -85,6 +121,10 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "hilum_processes": ("Processes whose heartbeat is fresh.", ("role",)),
     "hilum_processes_ready": ("Processes that say that they can work.", ("role",)),
     "hilum_role_ready": ("1 if a role is ready, as /health/ready?role= says.", ("role",)),
+    "hilum_rollout": (
+        "1 for each alias that goes from one release to another, with what reads new studies, what shall follow, how, and its state.",
+        ("alias", "serving", "candidate", "mode", "state"),
+    ),
     "hilum_studies_recorded": ("Studies recorded since the installation (highest row number).", ()),
     "hilum_instances_recorded": ("SOP Instances recorded since the installation (highest row number).", ()),
     "hilum_archive_free_bytes": ("Free space in the file system of the archive.", ()),
@@ -106,16 +146,31 @@ class _Charged(threading.local):
 _charged = _Charged()
 
 
-@contextlib.contextmanager
-def cpu(stage: str) -> Iterator[None]:
+class _Section:
+    """A stretch of work on one thread."""
+
+    __slots__ = ("_began", "_inside", "_stage")
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+
+    def __enter__(self) -> None:
+        self._began, self._inside = time.thread_time(), _charged.seconds
+
+    def __exit__(self, *_: object) -> None:
+        spent = time.thread_time() - self._began
+        _cpu_seconds(self._stage).inc(max(0.0, spent - (_charged.seconds - self._inside)))
+        _charged.seconds = self._inside + spent
+
+
+@functools.cache
+def _cpu_seconds(stage: str) -> Counter:
+    return CPU_SECONDS.labels(stage)
+
+
+def cpu(stage: str) -> _Section:
     """Charge this thread's CPU to a stage, less what sections inside have charged. Never across an await: other tasks would be in it."""
-    began, inside = time.thread_time(), _charged.seconds
-    try:
-        yield
-    finally:
-        spent = time.thread_time() - began
-        CPU_SECONDS.labels(stage).inc(max(0.0, spent - (_charged.seconds - inside)))
-        _charged.seconds = inside + spent
+    return _Section(stage)
 
 
 def configure_logging(level: str, style: str, process: str) -> None:

@@ -57,20 +57,20 @@ def one_association(listener: ListenerProcess, number: int) -> int:
 def test_300_associations_leave_no_thread_and_no_descriptor(tmp_path: Path) -> None:
     with ListenerProcess(make_settings(tmp_path / "state")) as listener:
         assert listener.child is not None
+        pid = listener.child.pid
         assert one_association(listener, 0) == 0
         settle(listener, 1)
-        before = open_of(listener.child.pid)
+        before = open_of(pid)
         with ThreadPoolExecutor(CLIENTS) as pool:
             statuses = list(pool.map(lambda number: one_association(listener, number), range(1, ASSOCIATIONS)))
         assert statuses == [0] * (ASSOCIATIONS - 1)
         settle(listener, ASSOCIATIONS)
-        after = open_of(listener.child.pid)
-        assert after[0] <= before[0] + 2
-        assert after[1] <= before[1]
-        assert not list(unindexed(listener.archive))
+        wait_for(lambda: open_of(pid)[0] <= before[0] + 2, what="the last descriptors to go")
+        wait_for(lambda: open_of(pid)[1] <= before[1], what="the last threads to go")
 
 
 def settle(listener: ListenerProcess, count: int) -> None:
-    """Every association has its row, every object too, and a moment for the last thread to go."""
+    """Every association has its row, every object too and its place, and a moment for the last thread to go."""
     wait_for(lambda: [len(listener.rows(f"SELECT 1 FROM {table}")) for table in ("association", "instance")] == [count, count], what="rows")
+    wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
     time.sleep(0.5)

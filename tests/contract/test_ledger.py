@@ -389,14 +389,38 @@ def test_a_destination_can_be_paused_before_it_is_used(ledger: Ledger) -> None:
     assert ledger.hold_lane("pacs", "one", 30)
 
 
-@pytest.mark.parametrize("stage", ["analyse", "assemble"])
-def test_doorbell_rings_at_record(ledger_url: str, ledger: Ledger, stage: str) -> None:
+@pytest.mark.parametrize(("stage", "releases"), [("analyse", ("r@1",)), ("assemble", ())])
+def test_doorbell_rings_at_record(ledger_url: str, ledger: Ledger, stage: str, releases: tuple[str, ...]) -> None:
     bell = ledger.listen(stage)
     other = Ledger(ledger_url)
     assert bell.wait(0.05) is False
-    other.record([arrival(1)])
+    other.record([arrival(1, releases=releases)])
     assert bell.wait(5) is True
     assert bell.wait(0.05) is False
+    bell.close()
+    other.close()
+
+
+def test_the_last_reading_rings_also_when_it_has_lapsed_too_often(ledger: Ledger) -> None:
+    bell = ledger.listen("assemble")
+    ledger.record([arrival(1)])
+    (job,) = ledger.claim("analyse", 1, "worker", 60)
+    ledger.lapse("analyse", job.lease)
+    assert bell.wait(0.05) is False
+    assert ledger.claim("analyse", 1, "worker", 60, maximum_lapses=1) == []
+    assert bell.wait(5) is True
+    bell.close()
+
+
+def test_the_last_reading_of_a_study_rings_for_its_assembly(ledger_url: str, ledger: Ledger) -> None:
+    bell = ledger.listen("assemble")
+    other = Ledger(ledger_url)
+    other.record([arrival(1), arrival(2)])
+    jobs = other.claim("analyse", 2, "worker", 60)
+    for job, rings in zip(jobs, (False, True), strict=True):
+        assert bell.wait(0.05) is False
+        other.advance("analyse", [(job.lease, Advance(ReadingState.ANALYSED, {"logits": [0.0]}))])
+        assert bell.wait(5 if rings else 0.05) is rings
     bell.close()
     other.record([arrival(2)])
     other.close()

@@ -7,9 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
-from hilum.domain import Advance, DeliveryState, Lane, ReadingState, StudyState
+from hilum.domain import (
+    Advance,
+    AssociationRecord,
+    CommitmentRequest,
+    CommitmentState,
+    DeliveryState,
+    Lane,
+    ReadingState,
+    SopReference,
+    StudyState,
+)
 from hilum.store import schema
 from hilum.store.archive import Archive
 from hilum.store.expiring import Removed
@@ -277,3 +287,35 @@ def test_one_host_keeps_house(ledger_url: str, archive: Archive, clock: Clock, r
     clock.now += 61
     assert other.hold("two", 60)
     other.close()
+
+
+def test_associations_are_forgotten_after_their_time(street: Street, clock: Clock, retention: Retention) -> None:
+    begun = [clock.now - hours * HOUR for hours in (5, 3, 1)]
+    street.ledger.record_associations(
+        [AssociationRecord(moment, moment + 1, "10.0.0.7", "CR1", "HILUM", "released", None, 1, 0, None) for moment in begun]
+    )
+    assert retention.forget("associations", clock.now - 2 * HOUR) == 2
+    assert retention.forget("associations", clock.now - 2 * HOUR) == 0
+    assert [clock.now - row.started_at for row in street.rows(schema.association)] == [HOUR]
+
+
+def test_requests_for_commitment_are_forgotten_when_they_have_ended(street: Street, clock: Clock, retention: Retention) -> None:
+    image = SopReference("1.2.840.10008.5.1.4.1.1.1.1", "1.2.3.1")
+    for number in range(4):
+        street.ledger.request_commitment(CommitmentRequest(f"1.9.{number}", (image,), "CR1", "HILUM", "10.0.0.7"))
+    clock.now += 2.0
+    reported, dead, held = street.ledger.claim("commit", 3, "worker", 60.0)
+    ends = ((reported, CommitmentState.REPORTED), (dead, CommitmentState.DEAD))
+    street.ledger.advance("commit", [(job.lease, Advance(state)) for job, state in ends])
+    clock.now += HOUR
+    assert retention.forget("commitments", clock.now - 2 * HOUR) == 0, "they are young"
+    assert retention.forget("commitments", clock.now) == 2
+    assert [row.state for row in street.rows(schema.commitment)] == ["leased", "due"], "an open one stays, however old"
+    assert street.ledger.advance("commit", [(held.lease, Advance(CommitmentState.REPORTED))]) == [True]
+
+
+def test_a_thousand_are_forgotten_at_once_and_not_more(street: Street, clock: Clock, retention: Retention) -> None:
+    with street.ledger._engine.begin() as connection:
+        row = {"started_at": 1.0, "ended_at": 2.0, "peer_address": "", "calling_ae_title": "A", "called_ae_title": "B"}
+        connection.execute(insert(schema.association), [{**row, "outcome": "released", "stored": 0, "refused": 0}] * 1001)
+    assert [retention.forget("associations", clock.now) for _ in range(3)] == [1000, 1, 0]

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from hilum.errors import ConfigurationError
 from hilum.store import migrate as migrating
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import current_revision, migrate, require_revision
+from hilum.store.migrate import current_revision, expected_revision, migrate, require_revision
 from hilum.store.schema import metadata
 from tests.support.street import Clock, Street
 
@@ -21,7 +21,7 @@ NEXT = '''"""The next release."""
 import sqlalchemy as sa
 from alembic import op
 
-revision, down_revision, branch_labels, depends_on = "9999", "0001", None, None
+revision, down_revision, branch_labels, depends_on = "9999", "HEAD", None, None
 
 
 def upgrade() -> None:
@@ -56,7 +56,7 @@ def full(empty_url: str) -> str:
 def next_release(folder: Path, script: str = NEXT) -> Path:
     location = folder / "migrations"
     shutil.copytree(Path(migrating.__file__).parent / "migrations", location)
-    (location / "versions" / "9999_next.py").write_text(script)
+    (location / "versions" / "9999_next.py").write_text(script.replace("HEAD", expected_revision()))
     return location
 
 
@@ -102,7 +102,7 @@ def test_a_step_that_fails_changes_nothing(full: str, tmp_path: Path) -> None:
     with pytest.raises((DBAPIError, ConfigurationError)):
         migrate(full, next_release(tmp_path, broken))
     assert contents(full) == before
-    assert current_revision(full) == "0001"
+    assert current_revision(full) == expected_revision()
     require_revision(full)
 
 

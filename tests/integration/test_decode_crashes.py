@@ -57,7 +57,7 @@ def test_three_crashes_end_the_image_and_no_neighbour(server: Hilum, tmp_path: P
 
 
 def requeue_reads_it_once_the_cause_is_gone(server: Hilum, bad: Dataset) -> None:
-    answer = httpx.post(f"{server.api}/api/v1/requeue", json={"stage": "analyse", "reason": "worker_crashed"}, timeout=10)
+    answer = httpx.post(f"{server.api}/api/v1/requeue", json={"stage": "analyse", "reason": "worker_crashed"}, timeout=60)
     assert answer.json()["requeued"] == 1
     wait_for(lambda: reading_of(server, bad)["state"] == "analysed", what="the reading")
     wait_for(lambda: "analysed" in outcomes(server, bad.StudyInstanceUID), what="the new result")
@@ -67,7 +67,7 @@ def test_a_hang_costs_one_process_and_the_next_try_reads_the_image(server: Hilum
     (slow,) = small_study(904, ("PA",))
     with held_up(server, tmp_path, [slow]) as held:
         (hanging,) = decode_processes(server)
-        wait_for(lambda: hanging not in decode_processes(server), seconds=15, what="its end after 5 s")
+        wait_for(lambda: hanging not in decode_processes(server), what="its end after 5 s")
         held.release()
         wait_for(lambda: reading_of(server, slow)["state"] == "analysed", what="the second try")
     assert reading_of(server, slow)["attempts"] == 2

@@ -16,8 +16,9 @@ from pynetdicom.sop_class import Comprehensive3DSRStorage
 
 from hilum.deliver import command
 from hilum.deliver.association import Association, Outgoing, Peer, associate
-from hilum.deliver.connection import p_data
 from hilum.deliver.lane import Unknown
+from hilum.dimse import command_set
+from hilum.dimse.pdu import p_data
 from hilum.errors import Retry
 
 CONTEXTS = [(str(Comprehensive3DSRStorage), str(ExplicitVRLittleEndian))]
@@ -66,7 +67,7 @@ def peer_that(answers: Answer, *, accepts: bool = True) -> Iterator[Peer]:
 def response(message_id: int = 1, field: int = 0x8001, status: int = 0) -> bytes:
     """A C-STORE-RSP in one P-DATA-TF."""
     elements = {0x0100: field, 0x0120: message_id, 0x0800: 0x0101, 0x0900: status}
-    encoded = command._encode({number: value.to_bytes(2, "little") for number, value in elements.items()})
+    encoded = command_set.encode({number: value.to_bytes(2, "little") for number, value in elements.items()})
     return b"".join(p_data(1, [encoded], is_command=True))
 
 
@@ -118,7 +119,7 @@ def test_an_answer_that_is_none_leaves_the_outcome_unknown_and_ends_the_associat
 
 
 def test_an_answer_in_many_pieces_is_one_answer() -> None:
-    encoded = command._encode({0x0100: b"\x01\x80", 0x0120: b"\x01\x00", 0x0800: b"\x01\x01", 0x0900: b"\x00\x00"})
+    encoded = command_set.encode({0x0100: b"\x01\x80", 0x0120: b"\x01\x00", 0x0800: b"\x01\x01", 0x0900: b"\x00\x00"})
     pieces = list(p_data(1, [encoded[start : start + 7] for start in range(0, len(encoded), 7)], is_command=True))
     assert len(pieces) > 4
     with peer_that(after_the_object(*(bytes([byte]) for byte in b"".join(pieces)))) as peer:

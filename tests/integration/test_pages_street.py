@@ -12,6 +12,7 @@ from load_tests.serving import Hilum
 from tests.support.html import Strict
 from tests.support.installation import START_SECONDS, hilum_with, kill, processes, save_all, send_to, small_study, wait_for
 from tests.support.models import make_tiny
+from tests.support.triton import children, command_of
 
 pytestmark = pytest.mark.slow
 
@@ -28,8 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
 def painters(server: Hilum) -> list[int]:
     """Painting processes of the web process."""
     (web,) = processes(server, "api")
-    children = [int(child) for task in Path(f"/proc/{web}/task").glob("*/children") for child in task.read_text().split()]
-    return [pid for pid in children if b"hilum.api.pages.painting" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [pid for pid in children(web) if "hilum.api.pages.painting" in command_of(pid)]
 
 
 def test_from_the_modality_to_the_page(server: Hilum, tmp_path: Path) -> None:

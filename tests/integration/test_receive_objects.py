@@ -84,7 +84,7 @@ def test_our_own_report_is_acknowledged_counted_and_forgotten(listener: Listener
     row = association_of(listener, calling)
     assert (row["own_documents"], row["stored"], row["refused"], row["reason"]) == (1, 0, 0, None)
     assert known(listener, report.SOPInstanceUID) == 0
-    assert not list(unindexed(listener.archive))
+    wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
 
 
 def test_our_own_report_is_known_by_its_uid_when_an_archive_has_changed_its_header(listener: ListenerProcess, ledger: Ledger) -> None:
@@ -246,7 +246,8 @@ def test_addresses_outside_the_ranges_are_rejected_with_advice(tmp_path: Path) -
 
 
 def test_one_sender_too_often_is_rejected_for_now_and_others_are_not(tmp_path: Path) -> None:
-    settings = make_settings(tmp_path / "state", peers=("127.0.0.0/8",), maximum_associations_by_ae={"ROUTER": 1, "BANNED": 0})
+    limits = {"ROUTER": {"maximum_associations": 1}, "BANNED": {"maximum_associations": 0}}
+    settings = make_settings(tmp_path / "state", limits, peers=("127.0.0.0/8",))
     with ListenerProcess(settings) as listener, RawScu(listener.port, calling="ROUTER") as first:
         assert first.assoc.is_established
         assert RawScu(listener.port, calling="ROUTER").assoc.is_rejected
@@ -260,7 +261,7 @@ def test_one_sender_too_often_is_rejected_for_now_and_others_are_not(tmp_path: P
             wait_for(lambda rejected=query: listener.rows(rejected))  # written after the answer is on the wire
             (row,) = listener.rows(query)
             assert row["reason"] == "limit_of_sender_exceeded"
-            assert "receive.maximum_associations_by_ae" in row["advice"]
+            assert f"senders.{calling}.maximum_associations" in row["advice"]
 
 
 def test_a_report_goes_back_to_the_sender_of_its_study(ledger: Ledger) -> None:

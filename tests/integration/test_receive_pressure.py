@@ -59,7 +59,7 @@ def test_a_disk_that_fills_up(tiny_disk: Path) -> None:
         fill_to(tiny_disk, 2 * MIB)
         assert status(early, 3) == 0xA700
         wait_for(lambda: len(listener.rows("SELECT * FROM instance")) == 2, what="the rows")
-        assert list(unindexed(listener.archive)) == []
+        wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
         (tiny_disk / "fill").unlink()
         assert status(early, 3) == 0x0000
         early.release()
@@ -79,5 +79,5 @@ def test_a_queue_that_is_full_by_settings(tmp_path: Path) -> None:
         assert [status(first, seed) for seed in (1, 2)] == [0, 0]
         first.release()
         wait_for(lambda: len(listener.rows("SELECT * FROM reading WHERE state = 'due'")) == 2, what="the readings")
-        wait_for(lambda: associate(listener).is_rejected, seconds=10, what="the rejection")
+        wait_for(lambda: associate(listener).is_rejected, what="the rejection")
         wait_for(lambda: listener.rows("SELECT * FROM association WHERE reason = 'queue_full'"), what="its row")

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilum.analyse.gateway import Inference, TritonGateway
+from hilum.analyse.answers import Inference
+from hilum.analyse.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
 from hilum.models import build, canary, catalogue
@@ -120,7 +121,7 @@ def test_an_artefact_that_differs_from_torch_is_refused(built_models: Path) -> N
 
     manifest = _manifest(DENSENET)
     other = architectures.Served(architectures.make("densenet121", manifest.spec, 14), manifest.spec).eval()
-    with pytest.raises(ConfigurationError, match="ONNX differs from torch by"):
+    with pytest.raises(ConfigurationError, match="logits of ONNX differ from torch's by"):
         export._require_parity(manifest, other, build.tree_of(manifest.release, built_models) / "1/model.onnx")
 
 

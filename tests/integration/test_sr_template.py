@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from hilum.domain import SR_LADDER, Decision, Document, Finding, Instance, Outcome, Reason, ReportJob, Result, SourceImage, mint_uid
 from hilum.errors import NotAnalysed
-from hilum.receive.policy import STORAGE_SOP_CLASSES
+from hilum.receive.terms import STORAGE_SOP_CLASSES
 from hilum.report import HeatMap, Unusual, build_documents
 from hilum.report.inherited import INHERITED
 from hilum.report.template.compiling import IMAGES

@@ -95,7 +95,7 @@ def test_what_must_not_be_is_aborted_with_its_reason(listener: ListenerProcess, 
         assert wire.next_pdu() == (7, bytes((0, 0, PROVIDER, reason)))
     row = row_of(listener, calling)
     assert (row["outcome"], row["reason"], row["stored"]) == ("aborted", "protocol_error", 0)
-    assert not list(unindexed(listener.archive))
+    wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
 
 
 def halves(content: bytes) -> list[bytes]:
@@ -175,14 +175,14 @@ def test_an_end_inside_an_object_leaves_nothing(listener: ListenerProcess, last:
         wire.send(last)
     row = row_of(listener, calling)
     assert (row["outcome"], row["reason"], row["stored"]) == (outcome, reason, 0)
-    assert not list(unindexed(listener.archive))
+    wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
 
 
 def test_an_abort_in_mid_object_is_noticed_at_once(listener: ListenerProcess) -> None:
     with Wire(listener.port, calling="MIDABORT") as wire:
         wire.send(COMMAND, pdu(4, pdv(data_set("1.2.3", pixels=bytes(1 << 20)), is_last=False)), ABORT)
         assert row_of(listener, "MIDABORT")["reason"] == "aborted_by_peer"  # while the connection is open
-        assert not list(unindexed(listener.archive))
+        wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
 
 
 def test_a_peer_that_does_not_close_after_its_release_is_cut_off(listener: ListenerProcess) -> None:
@@ -203,6 +203,34 @@ def test_a_request_behind_the_request_is_a_protocol_error_and_holds_nobody(liste
     assert row["outcome"] in ("aborted", "released")
     with Wire(listener.port) as wire:
         assert wire.status_of_echo() == 0
+
+
+def test_a_request_with_an_even_context_is_aborted_and_has_a_row(listener: ListenerProcess) -> None:
+    """pynetdicom's reading thread dies of it."""
+    request = association_request("EVEN", [(DX, ExplicitVRLittleEndian)], 0)
+    at = request.index(b"\x20\0", 74) + 4  # PS3.8 9.3.2.2: the Presentation Context ID, which must be odd
+    nonsense = "SELECT * FROM association WHERE outcome = 'not_dicom'"
+    before = len(listener.rows(nonsense))
+    assert answers(listener, request[:at] + b"\2" + request[at + 1 :]) == pdu(7, bytes((0, 0, PROVIDER, INVALID_PARAMETER)))
+    wait_for(lambda: len(listener.rows(nonsense)) == before + 1, what="the row")
+
+
+def test_a_request_with_a_context_of_no_class_is_aborted_and_has_a_row(listener: ListenerProcess) -> None:
+    """pynetdicom's thread of the association would die of it."""
+    request = association_request("NOCLASS", [("", ExplicitVRLittleEndian)], 0)
+    assert answers(listener, request) == pdu(7, bytes((0, 0, PROVIDER, INVALID_PARAMETER)))
+    row = row_of(listener, "NOCLASS")
+    assert (row["outcome"], row["reason"]) == ("aborted", "protocol_error")
+
+
+def answers(listener: ListenerProcess, sent: bytes) -> bytes:
+    """All that comes back until the listener closes the connection."""
+    with socket.create_connection(("127.0.0.1", listener.port), timeout=20) as connection:
+        connection.sendall(sent)
+        found = b""
+        while more := connection.recv(1 << 16):
+            found += more
+        return found
 
 
 def test_eight_large_objects_at_once_are_not_held_in_memory(listener: ListenerProcess) -> None:

@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from hilum.analyse.gateway import TritonGateway, WrongAnswer
+from hilum.analyse.answers import WrongAnswer
+from hilum.analyse.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.errors import Retry
 from hilum.models import canary, catalogue

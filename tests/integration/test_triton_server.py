@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilum.analyse.gateway import Inference, TritonGateway
+from hilum.analyse.answers import Inference
+from hilum.analyse.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
 from hilum.triton import command, leftovers

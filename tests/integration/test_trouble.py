@@ -1,7 +1,9 @@
-"""Trouble around the street, with its ledger on a real PostgreSQL: a PACS that is down, one that refuses, a Triton that is absent."""
+"""Trouble around the street, with its ledger on a real PostgreSQL: a PACS that is down or refuses, a Triton that is absent or dies."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ import httpx
 import pytest
 from sqlalchemy import create_engine, text
 
+from hilum.triton.command import Ports
+from hilum.triton.server import EmbeddedTriton
 from load_tests.serving import Hilum
 from tests.support.decoding import reading_of
 from tests.support.installation import (
@@ -26,6 +30,8 @@ from tests.support.installation import (
 from tests.support.models import Tiny, make_tiny
 from tests.support.peers import StoreScp
 from tests.support.postgres import fresh_database
+from tests.support.raw_scu import RawScu
+from tests.support.triton import killed_afterwards
 
 pytestmark = pytest.mark.slow
 
@@ -99,8 +105,53 @@ def test_an_absent_triton_does_not_take_the_listener_away(tmp_path: Path, tiny: 
         assert not _ready(server, "analyse")
         problem = server.get("/health/ready?role=analyse").text
         wait_for(lambda: f"127.0.0.1:{nowhere}" in server.get("/health/ready?role=analyse").text, what=f"the reason in {problem}")
-        wait_for(lambda: reading_of(server, images[0]).get("detail"), what="the waiting image's reason")
-        assert reading_of(server, images[0])["state"] in ("due", "leased"), "nothing is lost: the image waits"
+        with RawScu(server.dicom_port) as modality:
+            assert modality.echo() == 0
+        waiting = reading_of(server, images[0])
+        assert (waiting["state"], waiting["attempts"]) == ("due", 0), "it waits, and nobody tries in vain"
+        triton = _triton_at(f"127.0.0.1:{nowhere}", tiny, tmp_path / "triton", [tiny.release.triton_name])
+        with killed_afterwards(triton):
+            triton.start()
+            wait_for(lambda: reading_of(server, images[0])["state"] == "analysed", what="the image, once Triton is there")
+            wait_for(lambda: _ready(server, "analyse"), what="readiness")
+
+
+def test_one_of_two_tritons_dies_under_load_and_comes_back(tmp_path: Path, tiny: Tiny) -> None:
+    """Every image is read at the first try that counts; the one that was away reads again."""
+    names, urls = [tiny.release.triton_name], [f"127.0.0.1:{port}" for port in free_ports(2)]
+    pair = [_triton_at(url, tiny, tmp_path / f"triton{number}", names) for number, url in enumerate(urls)]
+    sections = {"triton": {"urls": urls}, "analyse": {"canary_seconds": 1.0, "decode_processes": 1}}
+    with killed_afterwards(pair[0]), killed_afterwards(pair[1]), hilum_with(tmp_path, tiny, {}, **sections) as server:
+        for triton in pair:
+            triton.start()
+        server.wait_until_ready(START_SECONDS)
+        studies = [small_study(seed) for seed in range(50, 57)]
+        for number, images in enumerate(studies):
+            assert send_to(server, save_all(tmp_path / f"study{number}", images)).is_ok
+            if number == 2:
+                os.kill(pair[0].pid or 0, signal.SIGKILL)
+                wait_for(lambda: f"Triton {urls[0]} is out" in server.get("/health/ready?role=analyse").text, what="its name")
+                assert _ready(server, "analyse")
+            if number == 4:
+                pair[0].start()
+                wait_for(lambda: "is out" not in server.get("/health/ready?role=analyse").text, what="its return")
+        for image in (image for images in studies for image in images):
+            wait_for(lambda image=image: reading_of(server, image)["state"] == "analysed", what="a reading")
+        answered = [_answered(server, url) for url in urls]
+        assert min(answered) > 0, answered
+
+
+def _triton_at(url: str, tiny: Tiny, folder: Path, names: list[str]) -> EmbeddedTriton:
+    made = EmbeddedTriton(tiny.built_dir, folder, names)
+    http, metrics = free_ports(2)
+    made.ports = Ports(http, int(url.partition(":")[2]), metrics)
+    return made
+
+
+def _answered(server: Hilum, url: str) -> float:
+    """Requests that this endpoint has answered, by the server's own metrics."""
+    line = f'hilum_triton_requests_total{{endpoint="{url}",outcome="answered"}} '
+    return sum(float(found.removeprefix(line)) for found in server.get("/metrics").text.splitlines() if found.startswith(line))
 
 
 def _ready(server: Hilum, role: str) -> bool:

@@ -11,14 +11,17 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from hilum.api.app import create_app
+from hilum.api.parts import Parts
 from hilum.deliver.probe import Probe
 from hilum.receive.describe import describe
 from hilum.settings import Api, Destination, Receive, Settings, Site
 from hilum.store.archive import Archive
 from hilum.store.decisions import Decisions
 from hilum.store.ledger import Ledger
+from hilum.store.rollouts import Rollouts
 from hilum.store.views import LedgerViews
 from hilum.wiring.intervening import LedgerInterventions
+from hilum.wiring.rollouts import RolloutVerbs
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock, Street, release
 
@@ -59,8 +62,10 @@ def _as_if_probed(name: str) -> dict[str, Any]:
 
 
 @contextmanager
-def open_rig(folder: Path, *, url: str = "", token: str = "", reserve_bytes: int = 0, **options: Any) -> Iterator[Rig]:
-    """An API over a fresh ledger; `options` go to `create_app`."""
+def open_rig(
+    folder: Path, *, url: str = "", token: str = "", reserve_bytes: int = 0, with_studies: bool = True, **options: Any
+) -> Iterator[Rig]:
+    """An API over a fresh ledger; `options` are `Parts`."""
     ledger_url = url or migrated_sqlite(folder)
     clock = Clock()
     ledger, views = Ledger(ledger_url, clock), LedgerViews(ledger_url, clock)
@@ -69,10 +74,12 @@ def open_rig(folder: Path, *, url: str = "", token: str = "", reserve_bytes: int
     settings = settings_for(folder, token=token, reserve_bytes=reserve_bytes)
     decisions = Decisions(ledger_url, Archive(folder / "archive"), describe, clock)
     usual = {"requeue": ledger.requeue, "interventions": LedgerInterventions(settings, ledger), "decisions": decisions}
-    options = {**usual, "probe": _as_if_probed, **options}
-    app = create_app(settings, views, str(folder / "metrics"), releases, clock=clock, **options)
+    rollouts = Rollouts(ledger_url, clock)
+    options = {**usual, "probe": _as_if_probed, "rollouts": RolloutVerbs(settings, rollouts, views), **options}
+    app = create_app(Parts(settings, views, str(folder / "metrics"), releases, clock=clock, **options), with_studies=with_studies)
     with TestClient(app, base_url="http://127.0.0.1:8640", raise_server_exceptions=False) as client:
         yield Rig(client, Street(ledger, clock), clock, views, folder)
+    rollouts.close()
     views.close()
     decisions.close()
     ledger.close()

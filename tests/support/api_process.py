@@ -15,6 +15,7 @@ def main(folder: Path, port: int) -> None:
     metrics.mkdir(exist_ok=True)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)  # before the first import of prometheus_client
     from hilum.api.app import create_app
+    from hilum.api.parts import Parts
     from hilum.api.serve import serve_api
     from hilum.settings import Api
     from hilum.store.views import LedgerViews
@@ -25,7 +26,7 @@ def main(folder: Path, port: int) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     listening = bind("api", settings.api.host, settings.api.port)
-    app = create_app(settings, LedgerViews(f"sqlite:///{folder / 'ledger.sqlite'}"), str(metrics), {})
+    app = create_app(Parts(settings, LedgerViews(f"sqlite:///{folder / 'ledger.sqlite'}"), str(metrics), {}))
     serve_api(app, listening, stop)
 
 

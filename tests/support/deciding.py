@@ -33,9 +33,10 @@ from hilum.domain import (
 from hilum.receive import file_meta
 from hilum.receive.describe import describe
 from hilum.store.archive import Archive
+from hilum.store.arrival import Arrival
 from hilum.store.decisions import Decisions
 from hilum.store.ledger import Ledger
-from hilum.store.recording import Arrival, RecordOutcome
+from hilum.store.recording import RecordOutcome
 from tests.support.results import LOGITS, NAMESPACE, make_release
 from tests.support.storing import data_set, meta
 from tests.support.street import Clock

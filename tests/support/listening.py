@@ -28,11 +28,12 @@ _ROOT = Path(__file__).resolve().parents[2]
 PROCESS = "listener-1"
 
 
-def make_settings(state: Path, **receive: Any) -> Settings:
+def make_settings(state: Path, senders: dict[str, Any] | None = None, **receive: Any) -> Settings:
     """Settings of an installation in `state`, with a migrated ledger. No disk reserve, unless asked for."""
     state.mkdir(parents=True, exist_ok=True)
     shutil.copy(_migrated_ledger(), state / "ledger.sqlite")
-    return Settings(site={"state_dir": state}, receive={"host": "127.0.0.1", "reserve_bytes": 0, **receive})
+    receive = {"host": "127.0.0.1", "reserve_bytes": 0, **receive}
+    return Settings(site={"state_dir": state}, receive=receive, senders=senders or {})
 
 
 @functools.cache
@@ -53,6 +54,7 @@ class ListenerProcess:
         self.archive = Archive(settings.archive_dir)
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = int(self.socket.getsockname()[1])
+        self.tls_socket = socket.create_server(("127.0.0.1", 0), backlog=128) if settings.receive.tls_port else None
         self.log = settings.site.state_dir / "listener.log"
         self.child: subprocess.Popen[bytes] | None = None
 
@@ -62,13 +64,20 @@ class ListenerProcess:
 
     def start_another(self, process: str) -> subprocess.Popen[bytes]:
         """One more child of this name on the same socket; the caller ends it."""
-        command = [sys.executable, "-m", "tests.support.listening", str(self.socket.fileno()), process]
+        sockets = [each.fileno() for each in (self.socket, self.tls_socket) if each is not None]
+        command = [sys.executable, "-m", "tests.support.listening", process, *map(str, sockets)]
         with self.log.open("ab") as log:
-            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_ROOT, pass_fds=[self.socket.fileno()])
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_ROOT, pass_fds=sockets)
         assert child.stdin is not None
         child.stdin.write(self.settings.dump().encode())
         child.stdin.close()
         return child
+
+    @property
+    def tls_port(self) -> int:
+        """Of the socket for TLS, where the settings have one."""
+        assert self.tls_socket is not None
+        return int(self.tls_socket.getsockname()[1])
 
     def kill(self) -> None:
         """kill -9."""
@@ -104,6 +113,8 @@ class ListenerProcess:
         if self.child is not None and self.child.poll() is None:
             self.kill()
         self.socket.close()
+        if self.tls_socket is not None:
+            self.tls_socket.close()
 
 
 def data_set_of(file: Path) -> bytes:
@@ -117,7 +128,7 @@ def unindexed(archive: Archive) -> Iterator[Path]:
     return (file for file in (archive.root / "unindexed").rglob("*") if file.is_file())
 
 
-def main(descriptor: int, process: str) -> None:
+def main(process: str, descriptor: int, tls_descriptor: int | None = None) -> None:
     """The child."""
     from hilum.receive.listener import serve_listener
 
@@ -125,11 +136,11 @@ def main(descriptor: int, process: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings = restore(sys.stdin.read())
     ledger = Ledger(settings.ledger_url)
-    serve_listener(
-        settings, socket.socket(fileno=descriptor), ledger, Archive(settings.archive_dir, process, settings.receive.write_out_bytes), stop
-    )
+    archive = Archive(settings.archive_dir, process, settings.receive.write_out_bytes)
+    tls = None if tls_descriptor is None else socket.socket(fileno=tls_descriptor)
+    serve_listener(settings, socket.socket(fileno=descriptor), ledger, archive, stop, tls)
     assert "torch" not in sys.modules
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(sys.argv[1], *map(int, sys.argv[2:]))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pydicom import Dataset
+from pydicom.encaps import encapsulate
 from pydicom.uid import JPEGBaseline8Bit
 
 from load_tests import phantom
@@ -75,7 +76,7 @@ def other_pixels(seed: int) -> Dataset:
 def undecodable(seed: int) -> Dataset:
     """A codestream that is text."""
     dataset = phantom.make_instance(seed, rows=64, columns=64, bits=8, transfer_syntax_uid=JPEGBaseline8Bit, overrides={**IDENTIFYING})
-    dataset.PixelData = dataset.PixelData[:40] + b"ZQXPIXELS" * 20 + b"\xff\xd9"
+    dataset.PixelData = encapsulate([b"\xff\xd8" + b"ZQXPIXELS" * 20 + b"\xff\xd9"])
     return dataset
 
 

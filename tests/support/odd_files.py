@@ -29,7 +29,7 @@ from tests.support.raw_scu import DX, RawScu
 
 PAGE: Final = DOCS / "odd_files.md"
 NAME: Final = "odd files"
-_ASSOCIATIONS = "/api/v1/associations?limit=1"
+_ASSOCIATIONS = "/api/v1/associations?limit=9"
 
 
 @dataclass(frozen=True)
@@ -108,9 +108,8 @@ def _wire(server: Hilum, state: FileState, detail: str, before: int) -> str:
         return "stored"
     if state in (FileState.SKIPPED, FileState.FAILED):
         return f"`hilum send` cannot: {detail}"
-    wait_for(lambda: _last_association(server) > before, what="the association's row")
-    row = server.get(_ASSOCIATIONS).json()["associations"][0]
-    assert row["reason"], "a refusal without a reason"
+    wait_for(lambda: _refused_since(server, before), what="the row of a refusal, with its reason")
+    row = _refused_since(server, before)[0]
     assert row["advice"], "a refusal without advice"
     advice = row["advice"].rpartition(f"{row['reason']}: ")[2]  # "1 C-STORE refused, the last with 0xC000: " says nothing new
     return f"`{row['reason']}` ({advice.rstrip('.')})"
@@ -149,6 +148,12 @@ def _read(path: Path) -> _Object:
 def _last_association(server: Hilum) -> int:
     found = server.get(_ASSOCIATIONS).json()["associations"]
     return int(found[0]["id"]) if found else 0
+
+
+def _refused_since(server: Hilum, before: int) -> list[dict[str, Any]]:
+    """Rows that say why, the newest first. A row comes a moment after its association: that of the file before may be new, too."""
+    found = server.get(_ASSOCIATIONS).json()["associations"]
+    return [row for row in found if row["id"] > before and row["reason"]]
 
 
 def _image(server: Hilum, study: str, uid: str) -> dict[str, Any] | None:

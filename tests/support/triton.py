@@ -37,12 +37,24 @@ def require_triton() -> None:
 def children(pid: int) -> list[int]:
     """Process ids of the children."""
     tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in task.read_text().split()]
+    return [int(child) for task in tasks for child in _text(task).split()]
 
 
 def stubs(pid: int, triton_name: str) -> list[int]:
     """Python stubs of one model."""
-    return [child for child in children(pid) if triton_name in Path(f"/proc/{child}/cmdline").read_text()]
+    return [child for child in children(pid) if triton_name in command_of(child)]
+
+
+def command_of(pid: int) -> str:
+    """Its command line; empty: it has ended."""
+    return _text(Path(f"/proc/{pid}/cmdline"))
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text()
+    except (FileNotFoundError, ProcessLookupError):  # ended since it was listed
+        return ""
 
 
 def is_alive(pid: int) -> bool:

@@ -49,7 +49,7 @@ def parent_of(child: str, *, waits: bool) -> str:
 def test_a_process_that_burnt_half_a_second_is_charged_with_it(start: Start) -> None:
     process = start(BURN.format(seconds=0.5) + WAIT)
     use = snapshot(process.pid)["supervisor"]
-    assert 0.5 <= use.cpu_seconds < 0.6
+    assert 0.5 <= use.cpu_seconds < 0.9
     assert use.processes == 1
     assert use.rss_bytes > 4 << 20
     assert 0 < proportional_bytes(process.pid) <= use.rss_bytes
@@ -65,8 +65,8 @@ def test_threads_are_charged_after_they_have_ended(start: Start) -> None:
 def test_a_child_has_a_role_of_its_own(start: Start) -> None:
     process = start(parent_of(BURN.format(seconds=0.3) + WAIT, waits=False))
     use = snapshot(process.pid, by_mark)
-    assert 0.3 <= use["child"].cpu_seconds < 0.4
-    assert use["parent"].cpu_seconds < 0.2
+    assert 0.3 <= use["child"].cpu_seconds < 0.6
+    assert use["parent"].cpu_seconds < 0.3
     assert sorted(roles(process.pid, by_mark).values()) == ["child", "parent"]
     assert total(use).processes == 2
 

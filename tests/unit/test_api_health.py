@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hilum.domain import Advance, DeliveryState, ReadingState
+from hilum.domain import Advance, DeliveryState, ReadingState, RolloutMode
+from hilum.store.rollouts import Order, Rollouts
 from hilum.telemetry import STATE_GAUGES
 from tests.support.api_client import Rig, open_rig
 
@@ -149,7 +150,11 @@ def test_the_scrape_tells_the_state_of_the_street(rig: Rig) -> None:
     rig.street.receive("1.2.4", 1, 2)
     rig.clock.now += 3
     beat_all(rig)
+    rollouts = Rollouts(rig.street.ledger.url, rig.clock)
+    rollouts.start("chest@1", "chest@2", Order(RolloutMode.SHADOW), "a person")
+    rollouts.close()
     found = values(rig)
+    assert found["hilum_rollout", ("chest", "chest@1", "chest@2", "shadow", "loading")] == 1
     assert found["hilum_ledger_up", ()] == 1
     assert found["hilum_queue_items", ("analyse", "live", "", "due")] == 2
     assert found["hilum_queue_oldest_age_seconds", ("analyse", "live", "")] == 3

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from hilum import __version__
-from hilum.domain import Advance, AssociationRecord, DeliveryState, ReadingState
+from hilum.domain import Advance, AssociationRecord, CommitmentRequest, CommitmentState, DeliveryState, ReadingState, SopReference
+from hilum.store.commitments import Holder
 from tests.support.api_client import Rig, open_rig
 
 
@@ -31,6 +32,19 @@ def test_a_refusal_says_what_the_sender_should_change(rig: Rig) -> None:
     assert (found["advice"], found["started_at"], found["ended_at"]) == (advice, "2026-11-20T08:30:00.000Z", "2026-11-20T08:30:01.500Z")
     assert rig.get("/api/v1/associations", outcome="released") == {"associations": [], "next_cursor": None}
     assert rig.get("/api/v1/conflicts") == {"conflicts": [], "next_cursor": None}
+
+
+def test_who_asked_for_storage_commitment_and_what_became_of_it(rig: Rig) -> None:
+    asked = CommitmentRequest("1.9", (SopReference("1.2.840.10008.5.1.4.1.1.1.1", "1.2.3.1"),), "CR1", "HILUM", "10.0.0.7")
+    job = rig.street.ledger.request_commitment(asked, Holder("listener-1", 60.0))
+    assert job is not None
+    ended = {"reason": "no_address", "detail": "no address for the AE Title CR1"}
+    rig.street.ledger.advance("commit", [(job.lease, Advance(CommitmentState.DEAD, ended))])
+    (found,) = rig.get("/api/v1/commitments", state="dead")["commitments"]
+    assert (found["transaction_uid"], found["calling_ae_title"], found["instances"], found["reason"]) == ("1.9", "CR1", 1, "no_address")
+    assert rig.get("/api/v1/commitments", state="reported") == {"commitments": [], "next_cursor": None}
+    stuck = rig.get("/api/v1/queues")["stuck"]
+    assert [(item["stage"], item["reason"], item["items"]) for item in stuck] == [("commit", "no_address", 1)]
 
 
 def test_the_street_at_this_moment(rig: Rig) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import struct
 from pathlib import Path
 
@@ -13,9 +12,9 @@ import torch
 from torch import nn
 
 from hilum.errors import ConfigurationError
-from hilum.models import architectures, canary, state_dict, untrained
+from hilum.models import architectures, canary, safetensors_file, state_dict, untrained
 from hilum.models.densenet import DenseNet121
-from hilum.models.manifest import STRIDES
+from hilum.models.manifest_meaning import STRIDES
 from hilum.models.vision_transformer import VisionTransformerB16
 from hilum_preprocessing.spec import InputSpec
 
@@ -36,18 +35,6 @@ def _digest(network: nn.Module) -> str:
     for tensor in network.state_dict().values():
         digest.update(tensor.numpy().tobytes())
     return digest.hexdigest()
-
-
-def _save_safetensors(path: Path, tensors: dict[str, torch.Tensor]) -> Path:
-    header, blob = {}, b""
-    for name, tensor in tensors.items():
-        raw = tensor.contiguous().numpy().tobytes()
-        kind = {torch.float32: "F32", torch.int64: "I64"}[tensor.dtype]
-        header[name] = {"dtype": kind, "shape": list(tensor.shape), "data_offsets": [len(blob), len(blob) + len(raw)]}
-        blob += raw
-    text = json.dumps({"__metadata__": {"format": "pt"}, **header}).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + blob)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -102,6 +89,7 @@ def test_attention_is_that_of_torch() -> None:
 
 
 def test_the_mean_of_a_map_plus_the_bias_is_the_logit(densenet: DenseNet121) -> None:
+    """Trap 45: the map of the features before the ReLU does not sum up to it."""
     with torch.no_grad():
         densenet.classifier.bias.copy_(torch.linspace(-1, 1, 14))
         logits, cam = densenet(torch.from_numpy(canary.canary_image(SMALL)).float())
@@ -151,14 +139,17 @@ def test_untrained_logits_are_moderate_and_differ_between_images(densenet: Dense
     assert logits.std(0).min() > 0.2
 
 
-def test_brought_weights_are_loaded_from_either_format(densenet: DenseNet121, tmp_path: Path) -> None:
-    torch.save({"state_dict": {f"module.{name}": value for name, value in densenet.state_dict().items()}}, tmp_path / "w.pth")
-    _save_safetensors(tmp_path / "w.safetensors", densenet.state_dict())
-    for name in ("w.pth", "w.safetensors"):
-        loaded = DenseNet121(1, 14, 64, 64)
-        state_dict.load_into(loaded, tmp_path / name)
-        assert _digest(loaded) == _digest(densenet)
-        assert not loaded.training
+def _loaded(path: Path) -> DenseNet121:
+    network = DenseNet121(1, 14, 64, 64)
+    state_dict.load_into(network, state_dict.read(path, "densenet121"), path.name)
+    return network
+
+
+def test_brought_weights_are_loaded(densenet: DenseNet121, tmp_path: Path) -> None:
+    safetensors_file.write(tmp_path / "w.safetensors", {f"module.{name}": value for name, value in densenet.state_dict().items()})
+    loaded = _loaded(tmp_path / "w.safetensors")
+    assert _digest(loaded) == _digest(densenet)
+    assert not loaded.training
 
 
 def test_the_old_names_of_densenet_are_understood(densenet: DenseNet121, tmp_path: Path) -> None:
@@ -166,61 +157,62 @@ def test_the_old_names_of_densenet_are_understood(densenet: DenseNet121, tmp_pat
 
     old = {re.sub(r"(denselayer\d+\.(?:norm|conv))([12])\.", r"\1.\2.", name): value for name, value in densenet.state_dict().items()}
     assert "features.denseblock1.denselayer1.norm.1.weight" in old
-    torch.save(old, tmp_path / "old.pth")
-    loaded = DenseNet121(1, 14, 64, 64)
-    state_dict.load_into(loaded, tmp_path / "old.pth")
-    assert _digest(loaded) == _digest(densenet)
+    safetensors_file.write(tmp_path / "old.safetensors", old)
+    assert _digest(_loaded(tmp_path / "old.safetensors")) == _digest(densenet)
 
 
 def test_weights_that_do_not_fit_are_refused_by_name(densenet: DenseNet121, tmp_path: Path) -> None:
     tensors = dict(densenet.state_dict())
     tensors["classifier.weight"] = torch.zeros(18, 1024)
-    tensors["op_threshs"] = torch.zeros(18)
-    del tensors["features.conv0.weight"]
+    tensors["features.norm6.weight"] = torch.zeros(18)
+    tensors["features.norm0.bias"] = torch.full((64,), torch.nan)
+    del tensors["features.norm0.weight"]
+    safetensors_file.write(tmp_path / "w.safetensors", tensors)
     with pytest.raises(ConfigurationError) as caught:
-        state_dict.load_into(DenseNet121(1, 14, 64, 64), _save_safetensors(tmp_path / "w.safetensors", tensors))
+        _loaded(tmp_path / "w.safetensors")
     assert caught.value.problems == [
-        "w.safetensors lacks features.conv0.weight",
-        "w.safetensors has op_threshs, which the architecture does not",
+        "w.safetensors lacks features.norm0.weight",
+        "w.safetensors has features.norm6.weight, which the architecture does not",
         "w.safetensors: classifier.weight is (18, 1024), the architecture needs (14, 1024)",
+        "w.safetensors: features.norm0.bias holds NaN or infinity; the weights are damaged",
     ]
 
 
+def test_weights_of_another_family_are_refused(tmp_path: Path) -> None:
+    safetensors_file.write(tmp_path / "w.safetensors", {"backbone.stem.weight": torch.zeros(3)})
+    with pytest.raises(ConfigurationError, match=r"no densenet121: it lacks features.conv0.weight; its tensors are backbone.stem.weight"):
+        _loaded(tmp_path / "w.safetensors")
+
+
+def test_a_head_of_two_layers_is_refused(densenet: DenseNet121, tmp_path: Path) -> None:
+    tensors = {name: value for name, value in densenet.state_dict().items() if not name.startswith("classifier")}
+    tensors |= {f"classifier.{place}.weight": torch.zeros(14, 1024) for place in (0, 2)}
+    safetensors_file.write(tmp_path / "w.safetensors", tensors)
+    with pytest.raises(ConfigurationError, match="one linear layer as its head"):
+        _loaded(tmp_path / "w.safetensors")
+
+
 @pytest.mark.parametrize(
-    ("name", "content"),
+    "content",
     [
-        ("w.safetensors", b""),
-        ("w.safetensors", b"\xff" * 64),
-        ("w.safetensors", struct.pack("<Q", 2) + b"[]"),
-        ("w.safetensors", struct.pack("<Q", 64) + b'{"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}  '),
-        ("w.pth", b""),
-        ("w.pth", b"not a checkpoint at all"),
+        b"",
+        b"\xff" * 64,
+        struct.pack("<Q", 2) + b"[]",
+        struct.pack("<Q", 64) + b'{"a": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}  ',
+        b"PK\x03\x04 no checkpoint at all",
     ],
 )
-def test_damaged_weight_files_are_refused(tmp_path: Path, name: str, content: bytes) -> None:
-    (tmp_path / name).write_bytes(content)
-    with pytest.raises(ConfigurationError, match="not a"):
-        state_dict.load_into(DenseNet121(1, 14, 64, 64), tmp_path / name)
+def test_damaged_weight_files_are_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "w.safetensors").write_bytes(content)
+    with pytest.raises(ConfigurationError, match="not a readable safetensors file"):
+        _loaded(tmp_path / "w.safetensors")
 
 
-class Trap:
-    """What a hostile checkpoint holds: code that runs when it is unpickled."""
-
-    def __init__(self, witness: str) -> None:
-        self.witness = witness
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (Path.touch, (Path(self.witness),))
-
-
-def test_a_checkpoint_cannot_run_code(tmp_path: Path) -> None:
-    torch.save({"a": Trap(str(tmp_path / "ran"))}, tmp_path / "trap.pth")
-    with pytest.raises(ConfigurationError, match="not a torch file of tensors alone"):
-        state_dict.load_into(DenseNet121(1, 14, 64, 64), tmp_path / "trap.pth")
-    assert not (tmp_path / "ran").exists()
-
-
-def test_a_whole_pickled_model_is_no_state_dictionary(tmp_path: Path) -> None:
-    torch.save([torch.zeros(1)], tmp_path / "list.pth")
-    with pytest.raises(ConfigurationError, match="holds no state dictionary"):
-        state_dict.load_into(DenseNet121(1, 14, 64, 64), tmp_path / "list.pth")
+def test_tensors_of_every_type_come_back(tmp_path: Path) -> None:
+    kinds = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+    tensors = {str(kind): torch.arange(6, dtype=kind).reshape(2, 3) for kind in kinds}
+    tensors |= {"bool": torch.tensor([True, False]), "one": torch.tensor(3), "none": torch.zeros(0, 4), "turned": torch.randn(3, 2).T}
+    safetensors_file.write(tmp_path / "w.safetensors", tensors)
+    read = safetensors_file.read(tmp_path / "w.safetensors")
+    assert set(read) == set(tensors)
+    assert all(torch.equal(read[name], tensors[name]) and read[name].dtype == tensors[name].dtype for name in tensors)

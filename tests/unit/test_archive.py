@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from hilum.store.archive import Archive, place_of, quarantine_path
+from hilum.store.archive import Archive, new_name, place_of, quarantine_path
 from hilum.store.directory_sync import SharedSync
 from tests.support.listening import data_set_of, make_settings, unindexed
 from tests.support.storing import BOUNDARIES, data_set, store_until_killed
@@ -63,6 +65,33 @@ def test_names_come_from_us_and_decide_the_place(archive: Archive) -> None:
         archive.root / place_of(first),
         archive.root / quarantine_path(place_of(second)),
     }
+
+
+def test_objects_of_the_same_minutes_share_a_folder_and_those_of_later_ones_do_not(archive: Archive) -> None:
+    began = time.time()
+    files = [put(archive, b"x") for _ in range(50)]
+    assert len({file.name for file in files}) == 50
+    assert len({Path(place_of(file)).parent for file in files}) <= 1 + (time.time() - began) // 480 + 1
+    names = [new_name(480.0 * number) for number in (0, 1, 65_535, 65_536)]
+    assert [name[:4] for name in names] == ["0000", "0001", "ffff", "0000"]
+    assert {len(name) for name in names} == {32}
+
+
+def test_what_a_crash_left_is_found_in_the_order_in_which_it_came(archive: Archive) -> None:
+    files = [put(archive, b"%d" % number) for number in range(50)]
+    assert list(archive.unindexed("listener-1")) == files
+
+
+def test_a_folder_that_has_gone_is_made_again_but_not_on_another_file_system(archive: Archive) -> None:
+    with archive.held(archive.process):
+        shutil.rmtree(put(archive, b"1").parent)
+        file = put(archive, b"2")
+    assert list(unindexed(archive)) == [file]
+    archive.root.rename(archive.root.with_name("away"))
+    archive.root.mkdir()  # where it was mounted
+    with pytest.raises(FileNotFoundError):
+        put(archive, b"3")
+    assert not list(archive.root.iterdir())
 
 
 @pytest.mark.parametrize("is_placed", [True, False])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -7,98 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hilum.assemble.findings import ImageScores, decide, find, score_image
-from hilum.assemble.scores import activate, calibrate, sigmoid, softmax
 from hilum.domain import Decision
+from hilum.scores import softmax
 from tests.support.results import LABELS, LOGITS, instance_of, make_release, reading_of
-
-finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
-logits = st.lists(finite, min_size=1, max_size=20)
-KEYS = [label.key for label in LABELS]
-
-
-@given(finite)
-def test_sigmoid_is_bounded_and_symmetric(value):
-    assert 0.0 <= sigmoid(value) <= 1.0
-    assert sigmoid(value) + sigmoid(-value) == pytest.approx(1.0)
-
-
-@given(finite, finite)
-def test_sigmoid_keeps_the_order(one, other):
-    low, high = sorted((one, other))
-    assert sigmoid(low) <= sigmoid(high)
-
-
-@given(logits)
-def test_softmax_gives_shares_of_one(values):
-    shares = softmax(values)
-    assert sum(shares) == pytest.approx(1.0)
-    assert all(0.0 <= share <= 1.0 for share in shares)
-    assert shares[values.index(max(values))] == max(shares)
-
-
-@given(st.lists(st.floats(-50, 50), min_size=1, max_size=8), st.floats(-100, 100))
-def test_softmax_does_not_know_a_common_offset(values, offset):
-    assert softmax([value + offset for value in values]) == pytest.approx(softmax(values), abs=1e-9)
-
-
-def test_known_values():
-    assert sigmoid(0.0) == 0.5
-    assert sigmoid(math.log(3)) == pytest.approx(0.75)
-    assert softmax([0.0, math.log(3)]) == pytest.approx((0.25, 0.75))
-    assert activate([-3.5, 2.0], "none") == (-3.5, 2.0)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_a_logit_that_is_no_number_is_never_absent(bad):
-    with pytest.raises(ValueError, match="not a number"):
-        activate([0.0, bad], "sigmoid")
-
-
-def test_an_unknown_activation_names_the_known_ones():
-    with pytest.raises(ValueError, match="sigmoid, softmax, none"):
-        activate([0.0], "relu")
-
-
-def test_without_calibration_there_is_no_probability():
-    assert calibrate([1.0], "sigmoid", ["a"], None) is None
-
-
-@given(st.lists(st.floats(-40, 40), min_size=1, max_size=6), st.floats(0.05, 20))
-def test_temperature_divides_the_logit_and_keeps_the_ranking(values, temperature):
-    keys = [str(n) for n in range(len(values))]
-    found = calibrate(values, "sigmoid", keys, {"method": "temperature", "temperature": temperature})
-    assert found == pytest.approx([sigmoid(value / temperature) for value in values])
-    assert max(range(len(values)), key=found.__getitem__) in [n for n, item in enumerate(found) if item == max(found)]
-
-
-def test_temperature_of_a_softmax_release_still_sums_to_one():
-    found = calibrate([2.0, 1.0, 0.0], "softmax", ["a", "b", "c"], {"method": "temperature", "temperature": 2.0})
-    assert sum(found) == pytest.approx(1.0)
-    assert found == pytest.approx(softmax([1.0, 0.5, 0.0]))
-
-
-def test_platt_for_all_labels_and_for_each():
-    both = {"method": "platt", "a": 2.0, "b": -1.0, "labels": {"second": {"a": 1.0, "b": 0.0}}}
-    found = calibrate([1.0, 1.0], "sigmoid", ["first", "second"], both)
-    assert found == pytest.approx((sigmoid(1.0), sigmoid(1.0)))
-    only = {"method": "platt", "labels": {"first": {"a": 1.0, "b": 0.5}}}
-    with pytest.raises(ValueError, match="second"):
-        calibrate([1.0, 1.0], "sigmoid", ["first", "second"], only)
-
-
-@pytest.mark.parametrize(
-    ("calibration", "activation", "message"),
-    [
-        ({"method": "isotonic"}, "sigmoid", "temperature, platt"),
-        ({}, "sigmoid", "unknown calibration method None"),
-        ({"method": "temperature", "temperature": 0}, "sigmoid", "above 0"),
-        ({"method": "temperature", "temperature": float("nan")}, "sigmoid", "above 0"),
-        ({"method": "temperature", "temperature": 1.0}, "none", "needs the activation"),
-    ],
-)
-def test_a_calibration_that_makes_no_sense_is_refused(calibration, activation, message):
-    with pytest.raises(ValueError, match=message):
-        calibrate([1.0], activation, ["a"], calibration)
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
@@ -162,7 +74,7 @@ def test_masked_labels_are_left_out_but_count_in_a_softmax(synthetic_instance):
     release = make_release(activation="softmax")
     scores = score_image(reading_of(synthetic_instance, release), release)
     found = find([scores], release)
-    assert [finding.key for finding in found] == KEYS[:-1]
+    assert [finding.key for finding in found] == [label.key for label in LABELS[:-1]]
     assert sum(finding.score for finding in found) == pytest.approx(1 - softmax(LOGITS)[-1])
 
 
@@ -183,3 +95,13 @@ def synthetic_instance():
     from load_tests.phantom import make_instance
 
     return instance_of(make_instance(rows=16, columns=16))
+
+
+def test_operating_points_are_on_the_scale_of_the_score_that_is_shown(synthetic_instance):
+    """A rare finding: activation 0.03 is above its threshold 0.02, and is shown as a score just above one half."""
+    label = dataclasses.replace(LABELS[0], operating_point=0.5, rescaled_at=0.02)
+    release = make_release(labels=(label,))
+    reading = reading_of(synthetic_instance, release, logits=(math.log(0.03 / 0.97),))
+    (finding,) = find([score_image(reading, release)], release)
+    assert finding.score == pytest.approx(1 - 0.97 / (2 * 0.98))
+    assert finding.decision is Decision.PRESENT

@@ -23,6 +23,7 @@ RELEASE = Release(
 class Inference:
     logits: np.ndarray[Any, Any]
     cam: None = None
+    member_logits: None = None
 
 
 class Engine:
@@ -51,6 +52,24 @@ async def started(batcher: Batcher, values: list[float], lanes: list[Lane] | Non
     for _ in range(5):
         await asyncio.sleep(0)
     return tasks
+
+
+def test_what_waits_for_a_release_that_is_removed_is_tried_again() -> None:
+    async def scenario() -> None:
+        engine = Engine()
+        batcher = Batcher(RELEASE, engine, batches_in_flight=1)
+        pump = asyncio.create_task(batcher.run())
+        (sent,) = await started(batcher, [1.0])
+        waiting = await started(batcher, [2.0, 3.0])
+        batcher.close()
+        pump.cancel()
+        for task in waiting:
+            with pytest.raises(Retry, match="unloaded"):
+                await task
+        engine.open.set()
+        assert (await sent).logits[0] == 1.0, "what is on its way is finished"
+
+    asyncio.run(scenario())
 
 
 def test_the_first_leaves_at_once_and_the_rest_fill_batches_while_the_engine_works() -> None:

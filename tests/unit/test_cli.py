@@ -10,13 +10,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from hilum.cli import parse_peer
 from hilum.errors import ConfigurationError
 from load_tests import phantom
 
 HILUM = str(Path(sys.executable).with_name("hilum"))
-COMMANDS = ["serve", "check", "send", "study", "prepare", "requeue", "destinations probe", "models list", "models build"]
+COMMANDS = [
+    "serve",
+    "check",
+    "send",
+    "study",
+    "prepare",
+    "requeue",
+    "destinations probe",
+    "models list",
+    "models build",
+    "models new",
+    "models show",
+    "models check",
+]
 
 
 def hilum(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -77,13 +91,16 @@ def test_check_lists_problems_with_advice_and_ends_with_1(tmp_path: Path) -> Non
 
 def test_prepare_writes_what_the_model_sees(tmp_path: Path) -> None:
     file = phantom.save(phantom.make_instance(seed=3, rows=256, columns=256), tmp_path / "pa.dcm")
-    done = hilum("prepare", file, "--release", "densenet121_untrained@1", "--out", "x.npy", "--png", "x.png", folder=tmp_path)
+    done = hilum(
+        "prepare", file, "--release", "densenet121_untrained@1", "--out", "x.npy", "--png", "x.png", "--explain", "e.png", folder=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     tensor = np.load(tmp_path / "x.npy")
     assert (answer["outcome"], answer["view"], answer["shape"]) == ("prepared", "PA", [1, 224, 224])
     assert (tensor.shape, tensor.dtype) == ((1, 224, 224), np.float16)
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+    assert Image.open(tmp_path / "e.png").width > 1000, "four panels side by side"
 
 
 def test_prepare_says_why_not(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from hilum.analyse.decode_pool import DecodePool
 from hilum.analyse.worker import NotReady, Request
 from hilum.errors import Retry, WorkerDied
 from tests.support.codecs import load_breaking, load_nothing
+from tests.support.waiting import has_ended, wait_for
 
 T = TypeVar("T")
 
@@ -70,6 +72,19 @@ def test_neighbours_are_unaffected() -> None:
     with_pool(scenario, processes=2)
 
 
+def test_a_process_whose_image_nobody_waits_for_any_more_gets_no_other_before_it_has_answered() -> None:
+    async def scenario(pool: DecodePool) -> None:
+        processes = {await pid_of(pool), await pid_of(pool)}
+        given_up = asyncio.create_task(pool.ask(request("hang")))
+        await asyncio.sleep(0.2)
+        given_up.cancel()
+        served = [await pid_of(pool) for _ in range(4)]
+        assert len(processes) == 2
+        assert len(set(served)) == 1, "the busy one would have answered with the image before"
+
+    with_pool(scenario, processes=2, seconds=4.0)
+
+
 def test_a_bug_says_where_and_never_quotes_the_header() -> None:
     async def scenario(pool: DecodePool) -> str:
         with pytest.raises(WorkerDied) as died:
@@ -85,7 +100,7 @@ def test_a_process_that_died_idle_is_no_fault_of_the_next_image() -> None:
     async def scenario(pool: DecodePool) -> None:
         first = await pid_of(pool)
         os.kill(first, signal.SIGKILL)
-        await asyncio.sleep(0.2)
+        await asyncio.to_thread(wait_for, lambda: has_ended(first))
         assert await pid_of(pool) != first
 
     with_pool(scenario)
@@ -102,3 +117,28 @@ def test_a_process_that_cannot_start_is_an_outage_and_no_lapse() -> None:
     with pytest.raises(Retry, match="no decode process") as error:
         asyncio.run(run())
     assert error.value.is_outage
+
+
+def test_a_process_that_the_system_refuses_is_an_outage_and_the_next_image_gets_one() -> None:
+    async def scenario(pool: DecodePool) -> None:
+        first = await pid_of(pool)
+        os.kill(first, signal.SIGKILL)
+        await asyncio.to_thread(wait_for, lambda: has_ended(first))
+        usual = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # No room but what the dead one leaves: enough for a pipe, perhaps, and too little for a process.
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_next_descriptor(), usual[1]))
+        try:
+            with pytest.raises(Retry, match="no decode process") as error:
+                await pool.ask(request("good"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, usual)
+        assert error.value.is_outage
+        assert await pid_of(pool) != first
+
+    with_pool(scenario)
+
+
+def _next_descriptor() -> int:
+    descriptor = os.dup(0)
+    os.close(descriptor)
+    return descriptor

@@ -133,13 +133,14 @@ def test_example_settings_load_and_are_the_defaults_but_for_the_destination():
 
 def test_what_is_commented_out_in_the_example_is_right_too(tmp_path: Path):
     """Every `# name = value` with its comment sign removed must load as well."""
-    text = re.sub(r"^# (?=\w+ += |\[destinations)", "", (DEPLOY / "hilum.toml").read_text(), flags=re.MULTILINE)
+    text = re.sub(r"^# (?=\w+ += |\[(destinations|senders))", "", (DEPLOY / "hilum.toml").read_text(), flags=re.MULTILINE)
     path = tmp_path / "hilum.toml"
     path.write_text(text)
     settings = load(path)
     assert set(settings.destinations) == {"pacs", "outbox"}
     assert settings.triton.url == "triton:8001"
-    assert settings.studies.quiet_for("MOBILE_DR") == 30.0
+    assert settings.handling_of("MOBILE_DR", "HILUM").quiet_seconds == 30.0
+    assert settings.senders["ARCHIVE"].transfer_syntaxes == ("JPEG2000Lossless", "ExplicitVRLittleEndian")
 
 
 @pytest.mark.parametrize("script", ["deploy/setup.sh", "deploy/debian-packages.sh", ".ci/run"])

@@ -45,6 +45,11 @@ def constant(dataset: Dataset) -> Dataset:
     return dataset
 
 
+def two_levels(dataset: Dataset) -> Dataset:
+    dataset.PixelData = (b"\x00\x00" * 32 + b"\xff\x0f" * 32) * 64
+    return dataset
+
+
 def of_jpeg(codestream: bytes) -> Dataset:
     dataset = phantom.make_instance(7, rows=64, columns=64, transfer_syntax_uid=JPEGBaseline8Bit)
     dataset.PixelData = encapsulate([codestream])
@@ -74,17 +79,19 @@ PROVOKED: dict[Reason, Callable[[], Dataset]] = {
     Reason.TOO_LARGE: lambda: image(Rows=201, Columns=200),
     Reason.CONSTANT_IMAGE: lambda: constant(image()),
     Reason.UNSUPPORTED_PIXEL_FORMAT: lambda: image(BitsAllocated=32, BitsStored=32, HighBit=31),
+    Reason.IMPLAUSIBLE_PIXELS: lambda: two_levels(image()),
 }
 
 
-def answer_to(dataset: Dataset, folder: Path) -> Ready | NotReady:
+def answer_to(dataset: Dataset, folder: Path, refused_flags: tuple[str, ...] = ()) -> Ready | NotReady:
     path = phantom.save(dataset, folder / "image.dcm")
-    return prepare_for_releases(Request(path, {"adults@1": ADULTS}, MAXIMUM_PIXELS, "cpu"))["adults@1"]
+    request = Request(path, {"adults@1": ADULTS}, MAXIMUM_PIXELS, "cpu", refused_flags=refused_flags)
+    return prepare_for_releases(request)["adults@1"]
 
 
 @pytest.mark.parametrize("reason", Reason)
 def test_the_file_that_ends_for_this_reason(reason: Reason, tmp_path: Path) -> None:
-    answer = answer_to(PROVOKED[reason](), tmp_path)
+    answer = answer_to(PROVOKED[reason](), tmp_path, ("few_levels",) if reason is Reason.IMPLAUSIBLE_PIXELS else ())
     assert isinstance(answer, NotReady), "it gave a tensor"
     assert answer.reason == reason.value, answer.detail
     assert answer.detail, "a reason says what was seen"

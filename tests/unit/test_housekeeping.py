@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from hilum.domain import Lane
+from hilum.domain import AssociationRecord, Lane
 from hilum.errors import ConfigurationError
 from hilum.settings import Retention, Settings, load
+from hilum.store import schema
 from hilum.store.ledger import Ledger
-from hilum.supervisor.housekeeping import Housekeeper, rules
+from hilum.supervisor.housekeeping import Housekeeper, outdated, rules
 from tests.support.disks import small_disk
 from tests.support.listening import make_settings
 from tests.support.street import Clock, Street
@@ -64,6 +65,20 @@ def test_a_turn_removes_what_is_old_enough(tmp_path: Path) -> None:
     keeper.turn()
     assert (old.exists(), young.exists()) == (False, True)
     keeper.stop()
+
+
+def test_what_only_tells_what_has_been_is_kept_for_a_year_unless_told_otherwise(tmp_path: Path) -> None:
+    year = 365 * 86400.0
+    assert dict(outdated(Retention(), 2 * year)) == {"associations": year, "commitments": year}
+    assert list(outdated(Retention(association_days=0, commitment_days=0), year)) == []
+    settings, street = installation(tmp_path, association_days=1)
+    old, young = (time.time() - days * 86400 for days in (2, 0.5))
+    peer = ("10.0.0.7", "CR1", "HILUM", "released", None, 1, 0, None)
+    street.ledger.record_associations([AssociationRecord(at, at, *peer) for at in (old, young)])
+    keeper = Housekeeper(settings)
+    keeper.turn()
+    keeper.stop()
+    assert [row.started_at for row in street.rows(schema.association)] == [young]
 
 
 def test_under_pressure_as_much_leaves_as_is_missing(tiny_disk: Path) -> None:

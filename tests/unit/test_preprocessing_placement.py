@@ -40,6 +40,7 @@ def brightest_cell(image: np.ndarray, operations: list[GeometryOp]) -> tuple[int
 @pytest.mark.parametrize("name", GEOMETRIES)
 @pytest.mark.parametrize("size", SIZES)
 def test_a_bright_square_is_found_within_its_cell(name, size):
+    """Trap 46."""
     operations = GEOMETRIES[name]
     placement = place(operations, size)
     top, left, bottom, right = placement.analysed

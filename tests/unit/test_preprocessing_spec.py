@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from hilum_preprocessing import RECIPES, InputSpec, SpecError
+from hilum_preprocessing.operations import GEOMETRY, INTENSITY
+from hilum_preprocessing.population import Population
+from hilum_preprocessing.source import FixedWindow
+from hilum_preprocessing.spec import Normalise, Source, Target
 from tests.support.radiograph import spec
 
 
@@ -21,14 +28,46 @@ def test_every_recipe_loads_and_survives_a_round_trip_through_json(name):
 
 
 def test_wire_facts_of_the_recipes():
-    facts = {
-        name: (s.wire_shape, s.wire_dtype, s.model_channels) for name, s in ((n, InputSpec.from_mapping({"recipe": n})) for n in RECIPES)
-    }
-    assert facts == {
-        "torchxrayvision_224": ((1, 224, 224), "fp16", 1),
-        "vit_imagenet_half_224": ((1, 224, 224), "uint8", 3),
-        "nih_pil_bicubic_224": ((1, 224, 224), "uint8", 1),
-    }
+    """The side in the name is the side on the wire; uint8 only where nothing follows whole grey levels."""
+    loaded = {name: InputSpec.from_mapping({"recipe": name}) for name in RECIPES}
+    for name, each in loaded.items():
+        side = int(name.rpartition("_")[2])
+        assert each.wire_shape == (1, side, side)
+        assert each.wire_dtype == ("fp16" if name.startswith("torchxrayvision") or name == "chexzero_224" else "uint8")
+    one_channel = {name for name, each in loaded.items() if each.model_channels == 1}
+    assert one_channel == {"nih_pil_bicubic_224", *(f"torchxrayvision_{name}" for name in ("224", "512", "rsna_224", "vindr_224"))}
+
+
+def test_versions_of_published_specifications_stay():
+    """Readings and built models name them: the vocabulary may grow, and what was written before keeps its version."""
+    versions = {name: InputSpec.from_mapping({"recipe": name}).version for name in RECIPES}
+    assert versions["torchxrayvision_224"] == "hp1-cbe929ca"
+    assert versions["vit_imagenet_half_224"] == "hp1-081e65e6"
+    assert versions["nih_pil_bicubic_224"] == "hp1-bb6e1c18"
+
+
+def test_a_recipe_and_the_objects_that_are_taken():
+    """A recipe says what is done to pixels; colour, frames, pixel aspect and reduced decoding are the release's to allow."""
+    recipe = InputSpec.from_mapping({"recipe": "torchxrayvision_224"})
+    allowed = InputSpec.from_mapping({"recipe": "torchxrayvision_224", "source": {"allow_reduced_decode": "auto", "rgb": "luma"}})
+    assert (allowed.source.allow_reduced_decode, allowed.source.rgb) == ("auto", "luma")
+    assert allowed.source.modality_lut == recipe.source.modality_lut == "ignore"
+    assert allowed.version != recipe.version
+    with pytest.raises(SpecError, match=r"change source\.voi"):
+        InputSpec.from_mapping({"recipe": "torchxrayvision_224", "source": {"voi": "first_window"}})
+
+
+def test_the_example_of_the_documentation_loads():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "input_spec.md").read_text(encoding="utf-8")
+    example = tomllib.loads(page.split("```toml\n")[1].split("```")[0])
+    assert InputSpec.from_mapping(example["input"]).wire_shape == (1, 320, 320)
+
+
+def test_every_field_says_what_it_means():
+    """docs/input_spec.md is made from it."""
+    seen: list[type] = [InputSpec, *GEOMETRY.values(), *INTENSITY.values(), Source, FixedWindow, Target, Normalise, Population]
+    silent = [f"{each.__name__}.{field.name}" for each in seen for field in dataclasses.fields(each) if not field.metadata["meaning"]]
+    assert silent == []
 
 
 def test_normalise_is_on_the_scale_of_the_wire():
@@ -74,11 +113,14 @@ def test_a_wrong_outline_is_refused_by_name(given, words):
         ("source", {"monochrom1": "invert"}, ["input_spec.source", "did you mean 'monochrome1'"]),
         ("source", {"voi": "firstwindow"}, ["input_spec.source.voi", "did you mean 'first_window'"]),
         ("source", {"modality_lut": True}, ["input_spec.source.modality_lut"]),
-        ("intensity", [{"op": "equalise"}], ["input_spec.intensity[0]", "unknown op 'equalise'", "known: clamp"]),
+        ("intensity", [{"op": "equalise"}], ["input_spec.intensity[0]", "unknown op 'equalise'", "did you mean 'equalize_hist'"]),
+        ("intensity", [{"op": "clahe"}], ["unknown op 'clahe'"]),
+        ("geometry", [{"op": "crop_border"}], ["unknown op 'crop_border'"]),
         ("intensity", [{"op": "min_max"}], ["did you mean 'minmax'"]),
         ("intensity", ["minmax"], ["input_spec.intensity[0]", "expected a table"]),
         ("intensity", [{"op": "clamp", "low": 0}], ["input_spec.intensity[0] (clamp)", "missing high"]),
         ("intensity", [{"op": "clamp", "low": math.nan, "high": 1}], ["(clamp).low", "finite number"]),
+        ("intensity", [{"op": "clamp", "low": -(10**400), "high": 1}], ["(clamp).low", "finite number"]),
         ("intensity", [{"op": "maxval", "of": -1}], ["(maxval).of", "above 0"]),
         ("intensity", [{"op": "maxval", "of": "bit"}], ["did you mean 'bits'"]),
         ("intensity", [], ["not bounded within fp16"]),

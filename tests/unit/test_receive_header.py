@@ -179,6 +179,16 @@ def test_no_depth_of_nesting_exhausts_the_stack() -> None:
         read_header(opening * depth, ExplicitVRLittleEndian)
 
 
+def test_an_unknown_value_representation_is_refused_because_pydicom_reads_past_it() -> None:
+    strange = b"\x08\x00\x40\x11QQ\0\0" + struct.pack("<L", 40) + bytes(40)
+    encoded = data_set("1.2.3.4")
+    start = len(uid_element(0x00080016, "1.2.840.10008.5.1.4.1.1.1.1")) + len(uid_element(0x00080018, "1.2.3.4"))
+    whole = encoded[:start] + strange + encoded[start:]
+    assert "StudyInstanceUID" not in read_dataset(BytesIO(whole), is_implicit_VR=False, is_little_endian=True)
+    with pytest.raises(CannotUnderstand, match=r"\(0008,1140\) has the unknown value representation QQ"):
+        read_header(whole, ExplicitVRLittleEndian)
+
+
 def test_a_header_beyond_the_limit_is_refused_with_what_to_do() -> None:
     encoded = element(0x00090010, b"UN", bytes(MAXIMUM_HEADER_BYTES)) + data_set("1.2.3")
     with pytest.raises(CannotUnderstand, match="remove private data"):

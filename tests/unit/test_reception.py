@@ -6,12 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage
+from pydicom.uid import (
+    ComputedRadiographyImageStorage,
+    DigitalXRayImageStorageForPresentation,
+    ExplicitVRLittleEndian,
+    SecondaryCaptureImageStorage,
+)
 
 from hilum.receive import file_meta
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.indexer import Indexer
 from hilum.receive.intake import Intake
+from hilum.receive.policy import Policy
 from hilum.receive.reception import Maker, Reception
 from hilum.receive.refusals import DataSetDoesNotMatch, NotForUs, OutOfResources, SopClassNotNegotiated, answer
 from hilum.receive.store_command import StoreRequest
@@ -29,11 +35,12 @@ class House:
     """A reception over a ledger that can be taken away."""
 
     def __init__(self, state: Path) -> None:
-        settings = make_settings(state)
+        settings = make_settings(state, {"CR1": {"sop_classes": ["ComputedRadiographyImageStorage"]}})
         self.file = state / "ledger.sqlite"
         self.ledger = Ledger(settings.ledger_url)
         self.archive = Archive(settings.archive_dir, "listener-1")
-        self.reception = Reception(Intake(settings.receive, self.archive, Indexer(settings, self.ledger, self.archive)), self.ledger, MAKER)
+        intake = Intake(settings.receive, self.archive, Indexer(settings, self.ledger, self.archive))
+        self.reception = Reception(intake, self.ledger, MAKER, Policy(settings.receive, settings.senders))
 
     def take_ledger_away(self) -> None:
         self.ledger.close()
@@ -47,7 +54,7 @@ def house(tmp_path: Path) -> Iterator[House]:
     made.ledger.close()
 
 
-def request(sop_class: str, uid: str = "2.25.77", maker: Maker = MAKER, context: str | None = None) -> StoreRequest:
+def request(sop_class: str, uid: str = "2.25.77", maker: Maker = MAKER, context: str | None = None, calling: str = "PACS") -> StoreRequest:
     encoded = b"".join(
         (
             uid_element(0x00080016, sop_class),
@@ -58,7 +65,7 @@ def request(sop_class: str, uid: str = "2.25.77", maker: Maker = MAKER, context:
             uid_element(0x0020000E, "1.2.3.1"),
         )
     )
-    return StoreRequest(FileMeta(sop_class, uid, ExplicitVRLittleEndian, "PACS", "HILUM"), context or sop_class, memoryview(encoded))
+    return StoreRequest(FileMeta(sop_class, uid, ExplicitVRLittleEndian, calling, "HILUM"), context or sop_class, memoryview(encoded))
 
 
 def _even(text: str) -> bytes:
@@ -81,6 +88,14 @@ def test_without_the_ledger_nobody_knows_whether_a_changed_report_is_ours_so_it_
         assert answer(caught.value).status == 0xA700
     with pytest.raises(NotForUs):
         house.reception.store(request(SR, uid="1.2.840.1", maker=other))
+
+
+def test_a_sender_of_one_class_may_send_no_other_whatever_way_it_comes(house: House) -> None:
+    dx = DigitalXRayImageStorageForPresentation
+    with pytest.raises(SopClassNotNegotiated, match=r"not in senders\.CR1\.sop_classes"):
+        house.reception.store(request(dx, maker=Maker("", ""), calling="CR1"))
+    assert house.reception.store(request(dx, maker=Maker("", ""))) is Taken.IMAGE
+    assert house.reception.store(request(ComputedRadiographyImageStorage, "1.2.9", Maker("", ""), calling="CR1")) is Taken.IMAGE
 
 
 @pytest.mark.parametrize("maker", [Maker("Hilum project", ""), Maker("", "5e71a1"), Maker("Hilum project", "5e71a2")])

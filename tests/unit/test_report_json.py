@@ -43,7 +43,16 @@ def test_the_schema_itself_is_valid():
 
 @pytest.mark.parametrize("aggregation", ["max", "mean", "first_frontal"])
 @pytest.mark.parametrize(
-    "changes", [{}, {"is_trained": False}, {"calibration": PLATT}, {"activation": "softmax"}, {"activation": "none"}], ids=str
+    "changes",
+    [
+        {},
+        {"is_trained": False},
+        {"calibration": PLATT},
+        {"activation": "softmax"},
+        {"activation": "none"},
+        {"operating_points": {"measured_on": "2000 adults", "criterion": "Youden's J"}},
+    ],
+    ids=str,
 )
 def test_every_kind_of_result_is_valid(changes, aggregation):
     release = make_release(aggregation=aggregation, **changes)

@@ -41,7 +41,7 @@ def image(uid: str = "1.2.1", study: str = "1.2", called: str = "HILUM", calling
 
 
 def test_without_a_route_everything_is_as_it_was() -> None:
-    arrival = arrival_of(image(), make(studies={"quiet_seconds_by_ae": {"CR1": 4.0}}))
+    arrival = arrival_of(image(), make(studies={"quiet_seconds": 4.0}))
     assert (arrival.lane, arrival.releases, arrival.quiet_seconds) == (Lane.LIVE, ("a@1",), 4.0)
 
 
@@ -54,9 +54,9 @@ def test_a_route_decides_lane_releases_and_quiet_period() -> None:
 def test_the_first_image_of_a_study_decides_for_all() -> None:
     asked: list[Collection[str]] = []
 
-    def known(uids: Collection[str]) -> Mapping[str, str]:
+    def known(uids: Collection[str]) -> Mapping[str, tuple[str, str]]:
         asked.append(sorted(uids))
-        return {"1.8": "STUDY"}
+        return {"1.8": ("CR1", "STUDY")}
 
     batch = [image("1.9.1", "1.9", "ER"), image("1.9.2", "1.9", "STUDY"), image("1.8.2", "1.8", "ER"), image("1.7.1", "1.7")]
     arrivals = arrivals_of(batch, make(), known)
@@ -65,8 +65,53 @@ def test_the_first_image_of_a_study_decides_for_all() -> None:
     assert asked == [["1.7", "1.8", "1.9"]]
 
 
+SENDERS = {
+    "CR1": {"lane": "urgent", "quiet_seconds": 1.5, "maximum_wait_seconds": 7.0},
+    "ARCHIVE": {"releases": ["c@1"], "destinations": ["research"], "lane": "reanalysis"},
+}
+
+
+@pytest.mark.parametrize(
+    ("calling", "called", "lane", "releases", "destinations", "times"),
+    [
+        ("OTHER", "HILUM", "live", ("a@1",), ("pacs", "research"), (10.0, 120.0)),
+        ("OTHER", "ER", "urgent", ("a@1",), ("pacs",), (2.5, 120.0)),
+        ("CR1", "HILUM", "urgent", ("a@1",), ("pacs", "research"), (1.5, 7.0)),
+        ("CR1", "STUDY", "urgent", ("b@1", "a@1"), ("research",), (1.5, 7.0)),
+        ("ARCHIVE", "ER", "reanalysis", ("c@1",), ("research",), (2.5, 120.0)),
+    ],
+)
+def test_the_sender_goes_before_the_route_and_that_before_what_is_for_all(
+    calling: str, called: str, lane: str, releases: tuple[str, ...], destinations: tuple[str, ...], times: tuple[float, float]
+) -> None:
+    handling = make(senders=SENDERS).handling_of(calling, called)
+    assert (handling.lane, handling.releases, handling.destinations) == (lane, releases, destinations)
+    assert (handling.quiet_seconds, handling.maximum_wait_seconds) == times
+
+
+def test_a_quiet_period_of_none_at_all_is_one() -> None:
+    assert make(senders={"CR1": {"quiet_seconds": 0.0}}).handling_of("CR1", "ER").quiet_seconds == 0.0
+
+
+def test_the_sender_of_the_first_image_decides_for_all() -> None:
+    batch = [image("1.9.1", "1.9", calling="ARCHIVE"), image("1.9.2", "1.9", calling="CR1"), image("1.8.2", "1.8", calling="ARCHIVE")]
+    arrivals = arrivals_of(batch, make(routes={}, senders=SENDERS), lambda _uids: {"1.8": ("CR1", "HILUM")})
+    assert [arrival.lane for arrival in arrivals] == [Lane.REANALYSIS, Lane.REANALYSIS, Lane.URGENT]
+    assert [arrival.releases for arrival in arrivals] == [("c@1",), ("c@1",), ("a@1",)]
+
+
+@pytest.mark.parametrize("calling", ["CR1", " CR1"])
+def test_spaces_around_the_title_of_a_section_or_a_sender_mean_nothing(calling: str) -> None:
+    assert make(senders={" CR1 ": {"quiet_seconds": 3.0}}).handling_of(calling, "HILUM").quiet_seconds == 3.0
+
+
+def test_a_release_that_is_named_twice_reads_once() -> None:
+    for sections in ({"senders": {"CR1": {"releases": ["b@1", "a@1", "b@1"]}}}, {"models": {"releases": ["b@1", "a@1", "b@1"]}}):
+        assert arrival_of(image(), make(**sections)).releases == ("b@1", "a@1")
+
+
 def test_without_routes_the_ledger_is_not_asked() -> None:
-    def never(_uids: Collection[str]) -> Mapping[str, str]:
+    def never(_uids: Collection[str]) -> Mapping[str, tuple[str, str]]:
         raise AssertionError
 
     assert len(arrivals_of([image()], make(routes={}), never)) == 1
@@ -83,7 +128,21 @@ def test_without_routes_the_ledger_is_not_asked() -> None:
         ('[destinations.back]\nkind = "sender"\n', "a sender destination needs ports"),
         ('[receive]\npeers = ["10.0.0.1/8"]\n', "has host bits set"),
         ('[receive]\npeers = ["pacs.local"]\n', "does not appear to be"),
-        ("[receive.maximum_associations_by_ae]\nROUTER = -1\n", "greater than or equal to 0"),
+        ("[senders.ROUTER]\nmaximum_associations = -1\n", "greater than or equal to 0"),
+        ("[senders.ROUTER]\nquiet = 1\n", "senders.ROUTER.quiet: unknown setting; did you mean 'quiet_seconds'?"),
+        ('[senders.ROUTER]\ndestinations = ["pcas"]\n[destinations.pacs]\n', "ROUTER: no destination 'pcas'; did you mean 'pacs'?"),
+        ('[senders.ROUTER]\ncalled_ae_titles = ["HILIM"]\n', "'HILIM' is not in receive.ae_titles; did you mean 'HILUM'?"),
+        ('[senders.ROUTER]\npeers = ["10.0.0.1/8"]\n', "has host bits set"),
+        ('[senders.ROUTER]\ntransfer_syntaxes = ["JPEG2000Losless"]\n', "did you mean 'JPEG2000Lossless'?"),
+        ('[senders.ROUTER]\nsop_classes = ["CTImageStorage"]\n', "no image SOP Class that is taken here"),
+        ("[senders.ROUTER]\n[senders.' ROUTER']\n", "titles must not be blank"),
+        ("[senders.' ']\n", "titles must not be blank"),
+        ("[receive]\nsop_classes = []\n", "at least 1 item"),
+        (
+            "[receive.maximum_associations_by_ae]\nROUTER = 1\n",
+            "receive.maximum_associations_by_ae: unknown setting; say it in [senders.<CALLING_AE_TITLE>], as maximum_associations",
+        ),
+        ("[studies.quiet_seconds_by_ae]\nROUTER = 1\n", "say it in [senders.<CALLING_AE_TITLE>], as quiet_seconds"),
     ],
 )
 def test_settings_that_lead_nowhere_are_named(tmp_path: Path, text: str, said: str) -> None:
@@ -103,8 +162,16 @@ def test_a_release_of_a_route_must_have_a_manifest_and_is_active() -> None:
         active_releases(make(models={**untrained, "manifests": MANIFESTS}, routes={"STUDY": {"releases": ["nothing@1"]}}))
 
 
-def test_children_know_the_routes() -> None:
-    settings = make()
+def test_a_release_of_a_sender_must_have_a_manifest_and_is_active() -> None:
+    untrained = {"releases": ["densenet121_untrained@1"], "manifests": MANIFESTS}
+    settings = make(models=untrained, routes={}, senders={"CR1": {"releases": ["vit_b16_untrained@1"]}})
+    assert list(active_releases(settings)) == ["densenet121_untrained@1", "vit_b16_untrained@1"]
+    with pytest.raises(ConfigurationError, match=r"senders\.CR1\.releases: nothing@1 has no manifest"):
+        active_releases(make(models=untrained, routes={}, senders={"CR1": {"releases": ["nothing@1"]}}))
+
+
+def test_children_know_the_routes_and_the_senders() -> None:
+    settings = make(senders=SENDERS)
     assert restore(settings.dump()) == settings
 
 
@@ -132,6 +199,10 @@ def test_documents_go_where_the_route_says(ledger: Ledger) -> None:
     assert address(make(), ledger, "HILUM").destinations == ("pacs", "research")
     assert address(make(), ledger, "ER").destinations == ("pacs",)
     assert address(make(), ledger, "STUDY").destinations == ("research",)
+
+
+def test_documents_go_where_their_sender_says_before_the_route(ledger: Ledger) -> None:
+    assert address(make(senders=SENDERS), ledger, "ER", calling="ARCHIVE").destinations == ("research",)
 
 
 def test_who_holds_an_earlier_report_gets_its_successor_whatever_the_route_says_now(ledger: Ledger) -> None:

@@ -75,10 +75,27 @@ def test_every_problem_is_named_at_once_with_the_nearest_known_key(tmp_path: Pat
         ('[destinations.x]\ndocuments = ["json"]\n', "cannot take"),
         ('[receive]\nae_titles = ["SEVENTEEN_LETTERS"]\n', "at most 16"),
         ('[analyse]\ndevice = "gpu"\n', "analyse.device"),
+        ('[triton]\nurl = "a:1"\nurls = ["b:1"]\n', "triton: give url or urls, not both"),
+        ('[triton]\nurls = ["a:1", "b:1", "a:1"]\n', "names an address twice"),
+        ('[triton]\nurl = "http://gpu1:8001"\n', "triton.url: must be host:port, such as gpu1:8001"),
+        ('[triton]\nurls = ["gpu1:8001", "gpu2"]\n', "triton.urls.1: must be host:port"),
+        ('[watch.a]\npath = "state/archive"\n', "a: path must lie beside site.state_dir, not in it or around it"),
+        ('[watch.a]\npath = "/"\n', "a: path must lie beside site.state_dir"),
+        ('[watch.a]\npath = "/srv/in"\n[watch.b]\npath = "/srv/in/b"\n', "b: path must lie beside the path of a"),
+        ('[watch.a]\npath = "/srv/in"\ncalled_ae_title = "NIGTH"\n', "NIGTH is not in receive.ae_titles"),
+        ('[stow]\ncalled_ae_title = "NIGTH"\n', "stow: called_ae_title NIGTH is not in receive.ae_titles"),
     ],
 )
 def test_bad_values_say_what_to_do(tmp_path: Path, text: str, said: str) -> None:
     assert said in "\n".join(problems(tmp_path, text))
+
+
+def test_one_triton_or_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(written(tmp_path, "")).triton.addresses == ()
+    assert load(written(tmp_path, '[triton]\nurl = "gpu1:8001"\n')).triton.addresses == ("gpu1:8001",)
+    assert load(written(tmp_path, '[triton]\nurls = ["gpu1:8001", "[::1]:8001"]\n')).triton.addresses == ("gpu1:8001", "[::1]:8001")
+    monkeypatch.setenv("HILUM_TRITON__URLS", '["gpu3:8001"]')
+    assert restore(load(written(tmp_path, "")).dump()).triton.addresses == ("gpu3:8001",)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -94,13 +111,13 @@ def test_the_token_is_never_shown(tmp_path: Path) -> None:
 
 
 def test_a_child_gets_the_same_settings_whatever_its_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = written(tmp_path, '[studies.quiet_seconds_by_ae]\nER = 2.5\n[destinations.pacs]\nae_title = "PACS1"\n[api]\ntoken = "t"\n')
+    file = written(tmp_path, '[senders.ER]\nquiet_seconds = 2.5\n[destinations.pacs]\nae_title = "PACS1"\n[api]\ntoken = "t"\n')
     settings = load(file)
     text = settings.dump()
     monkeypatch.setenv("HILUM_RECEIVE__PORT", "2000")
     assert restore(text) == settings
-    assert restore(text).studies.quiet_for("ER") == 2.5
-    assert restore(text).studies.quiet_for("OTHER") == 10.0
+    assert restore(text).handling_of("ER", "HILUM").quiet_seconds == 2.5
+    assert restore(text).handling_of("OTHER", "HILUM").quiet_seconds == 10.0
 
 
 def test_settings_are_frozen() -> None:

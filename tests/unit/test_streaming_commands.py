@@ -9,13 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydicom.filereader import read_dataset
 
-from hilum.receive.streaming import command, pdu
+from hilum.dimse import command_set, pdu
+from hilum.receive.streaming import command
 from hilum.receive.streaming.command import Command
-from hilum.receive.streaming.pdu import ProtocolError
+from hilum.receive.streaming.protocol import ProtocolError
 from tests.support.raw_scu import DX
 from tests.support.wire import store, us
 
-REQUEST = Command(command.C_STORE_RQ, 7, True, DX, "1.2.3", 0)
+REQUEST = Command(command_set.C_STORE_RQ, 7, True, DX, "1.2.3", 0)
 
 
 def test_a_request_is_read() -> None:
@@ -53,7 +54,7 @@ def test_a_broken_command_is_a_command_or_a_protocol_error(piece: bytes, at: int
 @pytest.mark.parametrize("maximum", [0, 7, 8, 40, 16384])
 def test_a_command_fits_into_the_peers_pdus(maximum: int) -> None:
     encoded = command.response(REQUEST, 0)
-    sent, received, last = pdu.p_data(5, encoded, maximum), b"", False
+    sent, received, last = command.p_data(5, encoded, maximum), b"", False
     while sent:
         assert not last
         kind, length = pdu.HEADER.unpack_from(sent)

@@ -128,7 +128,7 @@ def test_every_concept_says_where_its_code_comes_from() -> None:
         assert concept.status in "ABC"
 
 
-SIZES = {"nih_14": 14, "chexpert_14": 14, "torchxrayvision_18": 18}
+SIZES = {"nih_14": 14, "chexpert_14": 14, "chexpert_5": 5, "jfhealthcare_5": 5, "torchxrayvision_18": 18}
 
 
 def test_every_label_of_the_public_sets_has_a_concept_in_the_published_order() -> None:

@@ -44,7 +44,7 @@ def test_an_empty_ledger_answers_everything(views: LedgerViews) -> None:
     assert views.stuck() == views.destinations() == views.processes() == views.failing(1e12) == views.outcomes(0) == []
     assert views.totals() == {"studies": 0, "instances": 0}
     assert {(item["due"], item["waiting"], item["leased"], item["oldest_age_seconds"]) for item in views.queues()} == {(0, 0, 0, 0.0)}
-    assert len(views.queues()) == 9  # three stages of three lanes; deliver has a row a destination in use
+    assert len(views.queues()) == 11  # three stages of three lanes, compare and commit of one; deliver has a row a destination in use
 
 
 def test_a_study_is_listed_with_its_images_results_and_deliveries(street: Street, views: LedgerViews) -> None:
@@ -151,7 +151,7 @@ def test_queues_use_the_partial_indexes(tmp_path: Path) -> None:
     event.listen(engine, "before_cursor_execute", lambda *call: asked.append((call[2], call[3])))
     views.queues(), views.stuck(), views.failing(1.0)
     queries = [(sql, values) for sql, values in asked if sql.startswith("SELECT")]
-    assert len(queries) == 13
+    assert len(queries) == 19
     with engine.connect() as connection:
         for sql, values in queries:
             plan = " ".join(row.detail for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values))

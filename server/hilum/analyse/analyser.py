@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -19,69 +19,122 @@ from hilum.analyse.batcher import Batcher, Gateway, Inferred
 from hilum.analyse.decode_pool import DecodePool
 from hilum.analyse.worker import Answer, NotReady, Ready, Request
 from hilum.domain import Advance, Instance, Job, ReadingJob, ReadingState, Reason, Release
-from hilum.errors import NotAnalysed
-from hilum.settings import Analyse
+from hilum.errors import NotAnalysed, Retry
+from hilum.settings import Analyse, Guard
+
+Explain = Callable[[ReadingJob], Awaitable[NotAnalysed | Retry]]
+Specs = dict[str, Mapping[str, object]]
+"""Release to the mapping of its InputSpec."""
+
+
+async def _not_configured(job: ReadingJob) -> NotAnalysed:
+    return NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{job.release} is not among models.releases")
 
 
 class Analyser:
-    """Handles claimed readings. `find` gives the file of an instance, or raises FileNotFoundError."""
+    """Handles claimed readings. `find` gives the file of an instance, or raises FileNotFoundError.
+
+    `explain` says what becomes of a reading by a release that is not here. Releases come and go while it serves.
+    """
 
     def __init__(
-        self, settings: Analyse, releases: Mapping[str, Release], gateway: Gateway, pool: DecodePool, find: Callable[[Instance], Path]
+        self,
+        settings: Analyse,
+        releases: Mapping[str, Release],
+        gateway: Gateway,
+        pool: DecodePool,
+        find: Callable[[Instance], Path],
+        guard: Guard | None = None,
+        explain: Explain = _not_configured,
     ) -> None:
-        self._settings, self._releases, self._pool, self._find = settings, releases, pool, find
-        self._batchers = {name: Batcher(release, gateway, settings.batches_in_flight) for name, release in releases.items()}
-        self._due: dict[int, set[str]] = {}
-        self._answers: dict[int, asyncio.Task[Answer]] = {}
+        self._guard, self._explain = guard or Guard(), explain
+        self._settings, self._gateway, self._pool, self._find = settings, gateway, pool, find
+        self._releases: dict[str, Release] = {}
+        self._batchers: dict[str, Batcher] = {}
+        self._pumps: dict[str, asyncio.Task[None]] = {}
+        self._group: asyncio.TaskGroup | None = None
+        for release in releases.values():
+            self.add(release)
+        self._due: dict[int, tuple[Specs, asyncio.Task[Answer]]] = {}
+
+    @property
+    def releases(self) -> frozenset[str]:
+        """Those that are here now."""
+        return frozenset(self._releases)
+
+    def add(self, release: Release) -> None:
+        """Read with this release from now on."""
+        self._releases[release.id] = release
+        self._batchers[release.id] = Batcher(release, self._gateway, self._settings.batches_in_flight)
+        self._pump(release.id)
+
+    def remove(self, name: str) -> None:
+        """Read with it no more. What waits for it is given back."""
+        del self._releases[name]
+        self._batchers.pop(name).close()
+        if pump := self._pumps.pop(name, None):
+            pump.cancel()
 
     async def serve_batches(self) -> None:
         """Run all batchers; for ever."""
-        async with asyncio.TaskGroup() as group:
-            for batcher in self._batchers.values():
-                group.create_task(batcher.run())
+        async with asyncio.TaskGroup() as self._group:
+            for name in self._batchers:
+                self._pump(name)
+            await asyncio.Event().wait()
+
+    def _pump(self, name: str) -> None:
+        """Batches are formed once the group is there."""
+        if self._group is not None:
+            self._pumps[name] = self._group.create_task(self._batchers[name].run())
 
     async def handle(self, job: Job) -> Advance:
         """One reading. Raises NotAnalysed, Retry or WorkerDied."""
         assert isinstance(job, ReadingJob)
         release = self._releases.get(job.release)
         if release is None:
-            raise NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{job.release} is not among models.releases")
+            raise await self._explain(job)
         started = time.time()
-        ready = await self._prepare(job)
+        ready = await self._prepare(job.instance, release)
+        if release.id not in self._batchers:  # it was removed meanwhile
+            raise await self._explain(job)
         inferred = await self._batchers[release.id].infer(ready.tensor, job.lane)
         return Advance(ReadingState.ANALYSED, _values(release, ready, inferred, started))
 
-    async def _prepare(self, job: ReadingJob) -> Ready:
-        """This release's tensor. Jobs of one image that were claimed together share one decoding."""
-        instance = job.instance
-        self._due.setdefault(instance.id, set()).add(job.release)
-        await asyncio.sleep(0)  # the siblings, started in the same turn of the loop, sign up now
-        if instance.id in self._due:
-            wanted = self._due.pop(instance.id)
-            task = asyncio.create_task(self._ask(instance, wanted))
-            self._answers[instance.id] = task
-            task.add_done_callback(lambda done: self._forget(instance.id, done))
-        answer = (await self._answers[instance.id])[job.release]
+    async def _prepare(self, instance: Instance, release: Release) -> Ready:
+        """This release's tensor. Jobs of one image that start in the same turn of the loop share one decoding, which starts in the next."""
+        if instance.id not in self._due:
+            self._due[instance.id] = {}, asyncio.create_task(self._ask(instance))
+        specs, asking = self._due[instance.id]
+        specs[release.id] = release.input_spec
+        answer = (await asking)[release.id]
         if isinstance(answer, NotReady):
             raise NotAnalysed(Reason(answer.reason), answer.detail)
-        telemetry.PREPARE_SECONDS.labels(job.release).observe(answer.prepare_seconds)
+        telemetry.PREPARE_SECONDS.labels(release.id).observe(answer.prepare_seconds)
         return answer
 
-    def _forget(self, instance_id: int, task: asyncio.Task[Answer]) -> None:
-        if self._answers.get(instance_id) is task:
-            del self._answers[instance_id]
-
-    async def _ask(self, instance: Instance, wanted: set[str]) -> Answer:
+    async def _ask(self, instance: Instance) -> Answer:
+        specs, _ = self._due.pop(instance.id)
         try:
             path = self._find(instance)
         except FileNotFoundError:
-            return dict.fromkeys(wanted, NotReady(Reason.INSTANCE_MISSING, _why_missing(instance)))
-        specs = {name: self._releases[name].input_spec for name in wanted}
-        answer = await self._pool.ask(Request(path, specs, self._settings.maximum_pixels, self._settings.device))
+            return dict.fromkeys(specs, NotReady(Reason.INSTANCE_MISSING, _why_missing(instance)))
+        answer = await self._pool.ask(_request(path, specs, self._settings, self._guard))
         first = next((item for item in answer.values() if isinstance(item, Ready)), None)
         if first is not None:
             telemetry.DECODE_SECONDS.observe(first.decode_seconds)
         return answer
+
+
+def _request(path: Path, specs: Specs, settings: Analyse, guard: Guard) -> Request:
+    return Request(
+        path=path,
+        input_specs=specs,
+        maximum_pixels=settings.maximum_pixels,
+        device=settings.device,
+        pixel_limits=guard.limits,
+        refused_flags=guard.refuses,
+        is_decoded_only=settings.placement == "device",
+    )
 
 
 def _why_missing(instance: Instance) -> str:
@@ -95,6 +148,7 @@ def _values(release: Release, ready: Ready, inferred: Inferred, started: float) 
     """Columns of an analysed reading. Times in seconds."""
     return {
         "logits": [float(value) for value in inferred.logits],
+        **({} if inferred.member_logits is None else {"member_logits": inferred.member_logits.tolist()}),
         "cam": None if inferred.cam is None else np.ascontiguousarray(inferred.cam).tobytes(),
         "view": ready.view,
         "precision": release.precision,

@@ -16,6 +16,7 @@ import numpy as np
 
 from hilum import telemetry
 from hilum.domain import Lane, Release
+from hilum.errors import Retry
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -31,6 +32,10 @@ class Inference(Protocol):
     def cam(self) -> Array | None:
         """(B, L, h, w) float16, or None."""
 
+    @property
+    def member_logits(self) -> Array | None:
+        """(B, k, L) float32 of an ensemble, or None."""
+
 
 class Gateway(Protocol):
     """What carries a batch to the engine. Raises Retry when it may work later."""
@@ -41,12 +46,13 @@ class Gateway(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """One image's share of a batch: (L,) logits, (L, h, w) maps, the batch's wall time and size."""
+    """One image's share of a batch: (L,) logits, (L, h, w) maps, (k, L) logits of members, the batch's wall time and size."""
 
     logits: Array
     cam: Array | None
     seconds: float
     batch_size: int
+    member_logits: Array | None = None
 
 
 @dataclass(order=True, slots=True)
@@ -72,6 +78,11 @@ class Batcher:
         answer: asyncio.Future[Inferred] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait(_Waiting(lane, next(self._order), tensor, answer))
         return await answer
+
+    def close(self) -> None:
+        """Take no more: what waits is to be tried again. What is on its way is finished."""
+        while not self._queue.empty():
+            _settle(self._queue.get_nowait().answer, Retry(f"{self._release.id} is being unloaded", after_seconds=1.0, is_outage=True))
 
     async def run(self) -> None:
         """Form and send batches for ever."""
@@ -99,7 +110,8 @@ class Batcher:
         telemetry.BATCH_SIZE.labels(self._release.id).observe(len(batch))
         for index, item in enumerate(batch):
             cam = None if inference.cam is None else inference.cam[index]
-            _settle(item.answer, Inferred(inference.logits[index], cam, seconds, len(batch)))
+            members = None if inference.member_logits is None else inference.member_logits[index]
+            _settle(item.answer, Inferred(inference.logits[index], cam, seconds, len(batch), members))
 
 
 def _settle(answer: asyncio.Future[Inferred], outcome: Inferred | Exception) -> None:

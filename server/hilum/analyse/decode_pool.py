@@ -3,107 +3,101 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from hilum import telemetry
-from hilum.analyse.worker import Answer, Broken, Prepare, Request, load, serve
-from hilum.errors import Retry, WorkerDied
+from hilum.analyse.decode_process import DecodeProcess
+from hilum.analyse.slots import Area, Array, Lease, SlotMemory
+from hilum.analyse.worker import Answer, Checked, Decoded, Prepare, Request, Slotted, SpecCheck, load, with_arrays
+from hilum.errors import WorkerDied
 
-_SPAWN = multiprocessing.get_context("spawn")  # fork after torch's threads have started can deadlock
-_START_SECONDS = 120.0
-_END_SECONDS = 1.0
+T = TypeVar("T")
+
 log = telemetry.logger("analyse")
-
-
-class DecodeProcess:
-    """One spawned process and the pipe to it. Blocking; used from one thread at a time."""
-
-    def __init__(self, load_codecs: Callable[[], Prepare] = load) -> None:
-        self._load_codecs = load_codecs
-        self._process: BaseProcess | None = None
-        self._pipe: Connection | None = None
-
-    def start(self) -> None:
-        """Start, and wait until its imports are done. Raises Retry if it cannot: no image has anything to do with that."""
-        ours, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=serve, args=(theirs, self._load_codecs), name="hilum-decode", daemon=True)
-        self._process.start()
-        theirs.close()
-        self._pipe = ours
-        try:
-            if ours.poll(_START_SECONDS):
-                ours.recv()
-                return
-        except (EOFError, OSError):
-            log.error("decode_process_not_started", advice="it ended while it started; is there memory left?")
-        self.kill()
-        raise Retry("no decode process could be started; see the log", is_outage=True)
-
-    def ask(self, request: Request, seconds: float) -> Answer:
-        """Raises WorkerDied if the process crashes or takes longer than `seconds`; it is gone then."""
-        if self._process is None or not self._process.is_alive():  # it may have died idle, which is no fault of this image
-            self.kill()
-            self.start()
-        assert self._pipe is not None
-        try:
-            self._pipe.send(request)
-            answer: Answer | Broken | None = self._pipe.recv() if self._pipe.poll(seconds) else None
-        except (EOFError, OSError):
-            why = self._how_it_ended()
-        else:
-            if isinstance(answer, dict):
-                return answer
-            why = f"took longer than {seconds:g} s" if answer is None else f"had an error of its own\n{answer.where}"
-        self.kill()
-        raise WorkerDied(why)
-
-    def _how_it_ended(self) -> str:
-        """Exit status, or the signal as a negative number, as multiprocessing gives it."""
-        assert self._process is not None
-        self._process.join(_END_SECONDS)
-        return f"ended with status {self._process.exitcode}"
-
-    def kill(self) -> None:
-        """End it at once."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-        if self._pipe is not None:
-            self._pipe.close()
-        self._process = self._pipe = None
 
 
 class DecodePool:
     """As many decode processes as asked for (0: one fewer than the cores, at least one).
 
+    `prepare` makes tensors of stored values where decode processes leave that to a device; it is called in a thread of its own.
     `load_codecs` runs in each process and gives what answers its requests; a test gives another one, which must be importable there.
     """
 
-    def __init__(self, processes: int, seconds_per_image: float, load_codecs: Callable[[], Prepare] = load) -> None:
-        self._load_codecs = load_codecs
+    def __init__(
+        self,
+        processes: int,
+        seconds_per_image: float,
+        load_codecs: Callable[[], Prepare] = load,
+        *,
+        slot_bytes: int = 1 << 24,
+        prepare: Callable[[Request, Decoded], Answer] | None = None,
+    ) -> None:
+        self._load_codecs, self._seconds, self._prepare = load_codecs, seconds_per_image, prepare
         self._count = processes or max(1, (os.cpu_count() or 2) - 1)
-        self._seconds = seconds_per_image
+        # One more than work at once where a device prepares: the next image is decoded while it works.
+        self._slots = SlotMemory(Area(self._count + (prepare is not None), slot_bytes))
+        self._free: asyncio.Queue[Lease] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(self._count, thread_name_prefix="decode")
+        self._device = ThreadPoolExecutor(1, thread_name_prefix="device")
         self._idle: asyncio.Queue[DecodeProcess] = asyncio.Queue()
+        self._running: set[asyncio.Task[Any]] = set()
+
+    @property
+    def slot_pages(self) -> Array:
+        """The memory of all slots, (bytes,) uint8."""
+        return self._slots.pages
 
     async def start(self) -> None:
         """Start all processes. Raises Retry if one cannot start."""
-        workers = [DecodeProcess(self._load_codecs) for _ in range(self._count)]
-        loop = asyncio.get_running_loop()
-        await asyncio.gather(*(loop.run_in_executor(self._threads, worker.start) for worker in workers))
+        workers = [DecodeProcess(self._slots, self._threads, self._load_codecs) for _ in range(self._count)]
+        await asyncio.gather(*(worker.start() for worker in workers))
         for worker in workers:
             self._idle.put_nowait(worker)
+        for index in range(self._slots.area.count):
+            self._free.put_nowait(Lease(index, 1))
 
     async def ask(self, request: Request) -> Answer:
-        """The next free process's answer. Raises WorkerDied; a new process takes the dead one's place."""
+        """A tensor, or a reason, for each release of the request. Raises WorkerDied; a new process takes the dead one's place."""
+        return await self._to_the_end(self._asked(request))
+
+    async def _to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
+        """Also if nobody waits any more: a process that is given back before it has answered would answer the next image with this one."""
+        task = asyncio.create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever waited has it; if nobody did, nobody misses it
+
+    async def _asked(self, request: Request) -> Answer:
+        lease = await self._free.get()
+        try:
+            answer = await self._answered(replace(request, slot=lease))
+            assert not isinstance(answer, Checked)
+            taken = self._taken(answer, lease) if isinstance(answer, Slotted) else answer
+            return await self._prepared(request, taken) if isinstance(taken, Decoded) else taken
+        finally:
+            self._free.put_nowait(Lease(lease.index, lease.generation + 1))
+
+    async def check(self, check: SpecCheck, on_device: Callable[[SpecCheck], Checked] | None = None) -> Checked:
+        """Where tensors are prepared: in one of the decode processes, or, where `on_device` does it, in the device's thread."""
+        if on_device is not None:
+            return await asyncio.get_running_loop().run_in_executor(self._device, on_device, check)
+        answer = await self._to_the_end(self._answered(check))
+        assert isinstance(answer, Checked)
+        return answer
+
+    async def _answered(self, request: Request | SpecCheck) -> Answer | Decoded | Checked | Slotted:
         worker = await self._idle.get()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, worker.ask, request, self._seconds)
+            return await worker.ask(request, self._seconds)
         except WorkerDied as error:
             log.warning(
                 "decode_process_died",
@@ -114,8 +108,21 @@ class DecodePool:
         finally:
             self._idle.put_nowait(worker)
 
+    def _taken(self, slotted: Slotted, lease: Lease) -> Answer | Decoded:
+        arrays = [self._slots.read(lease, place) for place in slotted.placed]
+        if isinstance(slotted.answer, Decoded):
+            return with_arrays(slotted.answer, arrays)
+        # Tensors are small, and wait for their batch longer than a slot may be held.
+        return with_arrays(slotted.answer, [array.copy() for array in arrays])
+
+    async def _prepared(self, request: Request, decoded: Decoded) -> Answer:
+        assert self._prepare is not None, "ask for what is decoded only with a device that prepares it"
+        return await asyncio.get_running_loop().run_in_executor(self._device, self._prepare, request, decoded)
+
     async def stop(self) -> None:
         """End all processes that are idle, which are all when nobody asks."""
         while not self._idle.empty():
             self._idle.get_nowait().kill()
-        self._threads.shutdown(wait=False)
+        for threads in (self._threads, self._device):
+            threads.shutdown(wait=False)
+        self._slots.close()

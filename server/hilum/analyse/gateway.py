@@ -6,26 +6,21 @@ Bounds, priorities and deadlines live on this side: with a queue policy of its o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any, Final
 
-import numpy as np
 import tritonclient.grpc.aio as triton
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from hilum import telemetry
+from hilum.analyse.answers import LATER, Array, Inference, KnownAnswer, WrongAnswer, canary_problem, checked_logits, explained, first_line
+from hilum.analyse.regions import Regions
 from hilum.domain import Release
 from hilum.errors import Retry
 
-Array = np.ndarray[Any, np.dtype[Any]]
-
-_LATER: Final = frozenset(
-    {"StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED", "StatusCode.CANCELLED", "StatusCode.RESOURCE_EXHAUSTED"}
-)
-_NOT_LOADED: Final = ("unknown model", "has no available versions", "is not found", "is not ready")
 _DEAD_STUB: Final = "is not healthy"
+_REGION_GONE: Final = "Unable to find shared memory region"
 _CHANNEL: Final = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
@@ -34,46 +29,22 @@ _CHANNEL: Final = (
     ("grpc.min_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
-_NO_CONTROL: Final = "explicit model load / unload is not allowed"
 _HEAL_SECONDS: Final = 60.0  # a model of 350 MB loads in a few seconds
+_ASK_SECONDS: Final = 5.0  # questions about the server never wait behind a model's batches
 log = telemetry.logger("analyse")
 
 
-class KnownAnswer(Protocol):
-    """An image and the logits that the release gives for it."""
-
-    @property
-    def image(self) -> Array:
-        """(1, C, H, W) in the wire dtype."""
-
-    @property
-    def logits(self) -> Array:
-        """(1, L) float32."""
-
-    @property
-    def tolerance(self) -> float:
-        """Largest allowed difference of a logit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Inference:
-    """(B, L) float32 and, where the release has them, class activation maps (B, L, h, w) float16."""
-
-    logits: Array
-    cam: Array | None
-
-
-class WrongAnswer(RuntimeError):
-    """Triton answered, but not with what the release promises: a broken engine, never a number to report."""
-
-
 class TritonGateway:
-    """One channel to one Triton. `infer` may run several times at once; batch sizes and order are the caller's."""
+    """One channel to one Triton. `infer` may run several times at once; batch sizes and order are the caller's.
 
-    def __init__(self, url: str, deadline_seconds: float) -> None:
+    `shares_memory`: it is on this machine, so batches go by shared memory, as long as it can map ours.
+    """
+
+    def __init__(self, url: str, deadline_seconds: float, *, shares_memory: bool = False) -> None:
         self._client = triton.InferenceServerClient(url, channel_args=list(_CHANNEL))
         self._url = url
         self._deadline = deadline_seconds
+        self._regions = Regions(self._register) if shares_memory else None
         self._healing: dict[str, asyncio.Task[None]] = {}
         self._healed_at: dict[str, float] = {}
 
@@ -82,26 +53,72 @@ class TritonGateway:
 
         Raises Retry when it may work later (a dead stub is healed first), WrongAnswer when the answer is none.
         """
-        image = triton.InferInput("image", list(batch.shape), np_to_triton_dtype(batch.dtype))
-        image.set_data_from_numpy(batch)
-        names = ["logits", "cam"] if release.has_cam else ["logits"]
-        wanted = [triton.InferRequestedOutput(name) for name in names]
+        wanted = [triton.InferRequestedOutput(name) for name in _outputs(release)]
         sent_at = asyncio.get_running_loop().time()
         try:
-            answer = await self._client.infer(release.triton_name, [image], outputs=wanted, client_timeout=self._deadline)
+            answer = await self._answer(release, batch, wanted)
         except InferenceServerException as error:
             if _DEAD_STUB in str(error.message()):
                 await self._heal_unless_done_since(release, sent_at)
                 raise Retry(f"{release.id}: its process in Triton had died; it was loaded again", after_seconds=0.0) from error
-            raise self._explained(error, release) from error
+            raise explained(error.status(), str(error.message()), release, self._url) from error
         return Inference(
-            _checked_logits(answer.as_numpy("logits"), release, len(batch)), answer.as_numpy("cam") if release.has_cam else None
+            checked_logits(answer.as_numpy("logits"), release, len(batch)),
+            answer.as_numpy("cam") if release.has_cam else None,
+            answer.as_numpy("member_logits") if release.members else None,
         )
+
+    async def _answer(self, release: Release, batch: Array, wanted: list[Any]) -> Any:  # noqa: ANN401 - tritonclient has no types
+        """Raises InferenceServerException. A Triton that has started anew has lost our memory: once more without."""
+        life = self._regions.life if self._regions else 0
+        try:
+            async with self._input(batch) as image:
+                return await self._client.infer(release.triton_name, [image], outputs=wanted, client_timeout=self._deadline)
+        except InferenceServerException as error:
+            if self._regions is None or _REGION_GONE not in str(error.message()):
+                raise
+            self._regions.forget(life)
+        return await self._client.infer(release.triton_name, [_sent(batch)], outputs=wanted, client_timeout=self._deadline)
+
+    @asynccontextmanager
+    async def _input(self, batch: Array) -> AsyncIterator[Any]:
+        """The batch as tritonclient's input, in shared memory where Triton takes it."""
+        if self._regions is None:
+            yield _sent(batch)
+            return
+        try:
+            life, region = await self._regions.lend(batch.nbytes)
+        except (InferenceServerException, OSError) as error:
+            self._give_up_memory(error)
+            yield _sent(batch)
+            return
+        try:
+            region.fill(batch)
+            yield _named(batch).set_shared_memory(region.name, batch.nbytes)
+        finally:
+            if self._regions is not None:
+                self._regions.give_back(life, region)
+
+    async def _register(self, name: str, key: str, size_bytes: int) -> None:
+        await self._client.register_system_shared_memory(name, key, size_bytes, client_timeout=_ASK_SECONDS)
+
+    def _give_up_memory(self, error: InferenceServerException | OSError) -> None:
+        """It cannot map our memory, as from another container. An outage proves nothing."""
+        if isinstance(error, OSError) or error.status() not in LATER:
+            log.info("no_shared_memory", problem=first_line(str(error)), advice="batches go by gRPC")
+            self._regions = None
+
+    async def is_live(self) -> bool:
+        """Whether anybody answers at the address, seconds at most."""
+        try:
+            return bool(await self._client.is_server_live(client_timeout=_ASK_SECONDS))
+        except InferenceServerException:
+            return False
 
     async def is_loaded(self, release: Release) -> bool:
         """Triton's own word; it says yes to a model whose process has died. False also when Triton does not answer."""
         try:
-            return bool(await self._client.is_model_ready(release.triton_name, client_timeout=self._deadline))
+            return bool(await self._client.is_model_ready(release.triton_name, client_timeout=_ASK_SECONDS))
         except InferenceServerException:
             return False
 
@@ -109,6 +126,11 @@ class TritonGateway:
         """Load a built release into a Triton that runs in explicit mode. Raises Retry when that fails."""
         with self._explaining(release):
             await self._client.load_model(release.triton_name, client_timeout=_HEAL_SECONDS)
+
+    async def unload(self, release: Release) -> None:
+        """Take a release out of a Triton that runs in explicit mode; what it is working on is finished. Raises Retry when that fails."""
+        with self._explaining(release):
+            await self._client.unload_model(release.triton_name, client_timeout=_HEAL_SECONDS)
 
     async def heal(self, release: Release) -> None:
         """Unload and load: Triton keeps a dead stub's model as READY, and loading it again changes nothing. Once at a time a release."""
@@ -125,15 +147,14 @@ class TritonGateway:
             return error.detail
         except WrongAnswer as error:
             return str(error)
-        worst = float(np.abs(inference.logits - canary.logits).max())
-        if worst <= canary.tolerance:
-            return None
-        off = f"{worst:.3g} off (tolerance {canary.tolerance:.3g})"
-        return f"{release.id}: the canary's logits are {off}; another build is loaded or the engine is broken"
+        return canary_problem(release, inference, canary)
 
     async def close(self) -> None:
-        """Wait for a healing in progress, then close the channel."""
+        """Wait for a healing in progress, then give back what Triton holds for us and close the channel."""
         await asyncio.gather(*self._healing.values(), return_exceptions=True)
+        with suppress(InferenceServerException):
+            for name in self._regions.names if self._regions else ():
+                await self._client.unregister_system_shared_memory(name, client_timeout=_ASK_SECONDS)
         await self._client.close()
 
     async def _heal_unless_done_since(self, release: Release, sent_at: float) -> None:
@@ -157,35 +178,17 @@ class TritonGateway:
         try:
             yield
         except InferenceServerException as error:
-            raise self._explained(error, release) from error
-
-    def _explained(self, error: InferenceServerException, release: Release) -> Exception:
-        """What the pipeline shall do about Triton's error; it quotes no tensor, so it holds no patient data."""
-        message = str(error.message())
-        if any(sign in message for sign in _NOT_LOADED) or "failed to load" in message:
-            advice = f"build it (`hilum models build {release.id}`), and load {release.triton_name} or restart that Triton"
-            return Retry(f"{release.id} is not loaded in the Triton at {self._url} ({_first_line(message)}): {advice}", is_outage=True)
-        if _NO_CONTROL in message:
-            return Retry(f"the Triton at {self._url} does not load models on request: start it with --model-control-mode=explicit")
-        if error.status() in _LATER:
-            return Retry(
-                f"Triton at {self._url} did not answer for {release.id} ({error.status()}: {_first_line(message)}): is it running there?",
-                is_outage=True,
-            )
-        return WrongAnswer(f"{release.id}: Triton refused the request ({error.status()}: {_first_line(message)})")
+            raise explained(error.status(), str(error.message()), release, self._url) from error
 
 
-def _first_line(message: str) -> str:
-    return message.strip().splitlines()[0][:200] if message.strip() else "no message"
+def _named(batch: Array) -> Any:  # noqa: ANN401 - tritonclient has no types
+    return triton.InferInput("image", list(batch.shape), np_to_triton_dtype(batch.dtype))
 
 
-def _checked_logits(logits: Array | None, release: Release, images: int) -> Array:
-    """(B, L) float32, finite, or WrongAnswer."""
-    wanted = (images, len(release.labels))
-    if logits is None or logits.shape != wanted or logits.dtype != np.float32:
-        found = "nothing" if logits is None else f"{logits.dtype} {logits.shape}"
-        raise WrongAnswer(f"{release.id}: the logits are {found}, the release promises float32 {wanted}")
-    if not np.isfinite(logits).all():
-        images_hit = sorted({int(row) for row in np.argwhere(~np.isfinite(logits))[:, 0]})
-        raise WrongAnswer(f"{release.id}: logits of image {images_hit} of the batch are not finite")
-    return logits
+def _sent(batch: Array) -> Any:  # noqa: ANN401 - as above
+    return _named(batch).set_data_from_numpy(batch)
+
+
+def _outputs(release: Release) -> list[str]:
+    """What is asked of Triton."""
+    return ["logits", *(["cam"] if release.has_cam else []), *(["member_logits"] if release.members else [])]

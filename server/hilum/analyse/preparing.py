@@ -3,66 +3,128 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
 from pydicom import Dataset
 
 from hilum import telemetry
-from hilum.analyse.worker import Answer, NotReady, Ready, Request
-from hilum_preprocessing import InputSpec, NotAnalysable, StoredValues, check_tags, decode, prepare_stored, read_file, tag_flags
+from hilum.analyse.worker import Accepted, Answer, Checked, Decoded, NotReady, Picture, Ready, Request, SpecCheck
+from hilum_preprocessing import (
+    Decoding,
+    InputSpec,
+    NotAnalysable,
+    PixelLimits,
+    StoredValues,
+    check_pixels,
+    check_tags,
+    decoding_for,
+    prepare_stored,
+    read_file,
+    tag_flags,
+)
+from hilum_preprocessing.self_check import self_check
+
+
+def answer_request(request: Request | SpecCheck) -> Answer | Decoded | Checked:
+    """What a decode process answers: tensors, or the stored values where a device is to prepare them."""
+    if isinstance(request, SpecCheck):
+        return check_spec(request)
+    return decode_for_releases(request) if request.is_decoded_only else prepare_for_releases(request)
+
+
+def check_spec(check: SpecCheck) -> Checked:
+    """The known pictures through a release's InputSpec: another library, or a driver in another precision, shows before any patient's."""
+    return Checked(self_check(InputSpec.from_mapping(check.input_spec), check.device))
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A release that takes the image, going by its tags."""
+class _Known:
+    """What an InputSpec's mapping says, and its version: reading and digesting it takes longer than checking an image's tags."""
 
+    mapping: Mapping[str, Any]
     spec: InputSpec
-    view: str
-    flags: tuple[str, ...]
+    version: str
+
+
+_KNOWN: dict[str, _Known] = {}
+"""By release; as many as this process has met."""
+
+
+def _known(release: str, mapping: Mapping[str, Any]) -> _Known:
+    known = _KNOWN.get(release)
+    if known is None or known.mapping != mapping:
+        spec = InputSpec.from_mapping(mapping)
+        known = _KNOWN[release] = _Known(mapping, spec, spec.version)
+    return known
 
 
 def prepare_for_releases(request: Request) -> Answer:
-    """A wire tensor or a reason for each release. Tags are checked first: an image that no release wants is never decoded."""
+    """A wire tensor or a reason for each release."""
+    decoded = decode_for_releases(request)
+    return prepare_decoded(request, decoded) if isinstance(decoded, Decoded) else decoded
+
+
+def decode_for_releases(request: Request) -> Answer | Decoded:
+    """The stored values, if one release at least takes the image. Tags are checked first: what no release wants is never decoded."""
     try:
         with telemetry.cpu("decode"):
             dataset = read_file(request.path)
     except NotAnalysable as error:
         return dict.fromkeys(request.input_specs, _not_ready(error))
-    answer: Answer = {}
-    wanted: dict[str, _Wanted] = {}
+    not_ready: dict[str, NotReady] = {}
+    wanted: dict[Decoding, dict[str, Accepted]] = {}
     for name, mapping in request.input_specs.items():
-        spec = InputSpec.from_mapping(mapping)
+        spec = _known(name, mapping).spec
         try:
             view = check_tags(dataset, spec)
+            decoding = decoding_for(dataset, spec)
         except NotAnalysable as error:
-            answer[name] = _not_ready(error)
+            not_ready[name] = _not_ready(error)
         else:
-            wanted[name] = _Wanted(spec, view, tag_flags(dataset, spec, view))
-    return answer | (_prepare_wanted(request, dataset, wanted) if wanted else {})
+            wanted.setdefault(decoding, {})[name] = Accepted(view, tag_flags(dataset, spec, view))
+    pictures = tuple(_pictures(request, dataset, wanted, not_ready))
+    return Decoded(pictures, not_ready) if pictures else dict(not_ready)
 
 
-def _prepare_wanted(request: Request, dataset: Dataset, wanted: Mapping[str, _Wanted]) -> Answer:
-    started = time.perf_counter()
-    try:
-        with telemetry.cpu("decode"):
-            stored = decode(dataset, request.maximum_pixels)
-    except NotAnalysable as error:
-        return dict.fromkeys(wanted, _not_ready(error))
-    seconds = time.perf_counter() - started
-    return {name: _prepare_one(request, stored, item, seconds) for name, item in wanted.items()}
+def _pictures(
+    request: Request, dataset: Dataset, wanted: Mapping[Decoding, Mapping[str, Accepted]], not_ready: dict[str, NotReady]
+) -> Iterator[Picture]:
+    """One for each way of decoding that a release wants; what cannot be decoded is added to `not_ready`."""
+    for decoding, accepted in wanted.items():
+        started = time.perf_counter()
+        try:
+            with telemetry.cpu("decode"):
+                stored = decoding.of(dataset, request.maximum_pixels)
+                doubts = check_pixels(stored, PixelLimits(**request.pixel_limits), request.refused_flags)
+        except NotAnalysable as error:
+            not_ready.update(dict.fromkeys(accepted, _not_ready(error)))
+            continue
+        flagged = {name: Accepted(item.view, (*stored.flags, *doubts, *item.flags)) for name, item in accepted.items()}
+        yield Picture(stored.array, replace(stored, array=stored.array[:0]), flagged, time.perf_counter() - started)
 
 
-def _prepare_one(request: Request, stored: StoredValues, wanted: _Wanted, decode_seconds: float) -> Ready | NotReady:
+def prepare_decoded(request: Request, decoded: Decoded) -> Answer:
+    """The tensors of an image from its stored values, on the request's device."""
+    answer: Answer = dict(decoded.not_ready)
+    for picture in decoded.pictures:
+        stored: StoredValues = replace(picture.facts, array=picture.array)
+        for name, accepted in picture.accepted.items():
+            known = _known(name, request.input_specs[name])
+            answer[name] = _prepare_one(stored, known, accepted, request.device, picture.decode_seconds)
+    return answer
+
+
+def _prepare_one(stored: StoredValues, known: _Known, accepted: Accepted, device: str, decode_seconds: float) -> Ready | NotReady:
     started = time.perf_counter()
     try:
         with telemetry.cpu("prepare"):
-            tensor = prepare_stored(stored, wanted.spec, request.device)
+            tensor = prepare_stored(stored, known.spec, device)
     except NotAnalysable as error:
         return _not_ready(error)
-    flags = (*stored.flags, *wanted.flags)
     seconds = time.perf_counter() - started
-    return Ready(tensor.cpu().numpy(), wanted.view, flags, wanted.spec.version, decode_seconds, seconds)
+    return Ready(tensor.cpu().numpy(), accepted.view, accepted.flags, known.version, decode_seconds, seconds)
 
 
 def _not_ready(error: NotAnalysable) -> NotReady:

@@ -5,34 +5,58 @@ Codecs are C code on hostile input. A crash here costs this process, and the ite
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hilum import telemetry
+from hilum.analyse.slots import Area, Array, Lease, Placed, SlotMemory
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Decode `path` once and prepare it for each release: its id to the mapping of its InputSpec."""
+    """Decode `path` once and prepare it for each release: its id to the mapping of its InputSpec.
+
+    `pixel_limits`: fields of PixelLimits that differ from its defaults; a picture with a flag of `refused_flags` is not analysed.
+    `is_decoded_only`: the stored values go back, for a device to prepare. `slot`: where arrays go; None: through the pipe.
+    """
 
     path: Path
     input_specs: Mapping[str, Mapping[str, Any]]
     maximum_pixels: int
     device: str
+    pixel_limits: Mapping[str, float] = field(default_factory=dict)
+    refused_flags: tuple[str, ...] = ()
+    is_decoded_only: bool = False
+    slot: Lease | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SpecCheck:
+    """Do the known pictures give the known tensors here? Of an InputSpec, on a device."""
+
+    input_spec: Mapping[str, Any]
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """None: they do. Else what is wrong."""
+
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
     """A release's wire tensor (C, H, W), fp16 or uint8, and how it came about. Times in seconds."""
 
-    tensor: np.ndarray[Any, np.dtype[Any]]
+    tensor: Array
     view: str
     flags: tuple[str, ...]
     preprocessing_version: str
@@ -56,7 +80,43 @@ class Broken:
 
 
 Answer = dict[str, Ready | NotReady]
-Prepare = Callable[[Request], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A release that takes the image, going by its header and its pixels; its tensor is still to be made."""
+
+    view: str
+    flags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """Stored values (rows, columns), `facts` about them (a StoredValues without its array), and the releases that take them so."""
+
+    array: Array
+    facts: Any
+    accepted: Mapping[str, Accepted]
+    decode_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """An image that is still to be prepared: one picture, unless releases want it decoded in different ways."""
+
+    pictures: tuple[Picture, ...]
+    not_ready: Mapping[str, NotReady]
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    """An answer whose arrays lie in the slot of its request, in the order of `arrays_of`."""
+
+    answer: Answer | Decoded
+    placed: tuple[Placed, ...]
+
+
+Prepare = Callable[[Request | SpecCheck], Answer | Decoded | Checked]
 
 
 def load() -> Prepare:
@@ -64,24 +124,60 @@ def load() -> Prepare:
     import torch  # noqa: PLC0415 - only here: the module itself is imported by the analyser's light parts and by tests
 
     torch.set_num_threads(1)  # the pool is the parallelism; more threads would oversubscribe the cores
-    from hilum.analyse.preparing import prepare_for_releases  # noqa: PLC0415 - imports torch
+    from hilum.analyse.preparing import answer_request  # noqa: PLC0415 - imports torch
 
-    return prepare_for_releases
+    return answer_request
 
 
 def serve(connection: Connection, load_codecs: Callable[[], Prepare]) -> None:
     """Answer requests until the analyser closes its end, or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor
     telemetry.silence_libraries()
+    slots = _shared_slots(connection)
     prepare = load_codecs()
+    gc.collect()
+    gc.freeze()  # half a million objects of the imports, which each full collection would walk through for nothing
     connection.send(os.getpid())
     while True:
         try:
-            request: Request = connection.recv()
+            request: Request | SpecCheck = connection.recv()
         except EOFError:
             return
         try:
-            connection.send(prepare(request))
+            answer = prepare(request)
+            connection.send(answer if isinstance(answer, Checked) else _placed(answer, slots, _slot_of(request)))
         except Exception as error:  # noqa: BLE001 - the edge of the process: multiprocessing would print the message, patient data and all
             connection.send(Broken(telemetry.traceback_without_messages(error)))
             return
+
+
+def _shared_slots(connection: Connection) -> SlotMemory:
+    area: Area = connection.recv()
+    return SlotMemory(area, recv_handle(connection))
+
+
+def _slot_of(request: Request | SpecCheck) -> Lease | None:
+    return request.slot if isinstance(request, Request) else None
+
+
+def _placed(answer: Answer | Decoded, slots: SlotMemory, lease: Lease | None) -> Answer | Decoded | Slotted:
+    """The arrays of the answer in the request's slot, if they fit."""
+    arrays = arrays_of(answer)
+    placed = slots.write(lease, arrays) if lease is not None and arrays else None
+    return answer if placed is None else Slotted(with_arrays(answer, [array[:0] for array in arrays]), tuple(placed))
+
+
+def arrays_of(answer: Answer | Decoded) -> list[Array]:
+    """What is large about it."""
+    if isinstance(answer, Decoded):
+        return [picture.array for picture in answer.pictures]
+    return [item.tensor for item in answer.values() if isinstance(item, Ready)]
+
+
+def with_arrays(answer: Answer | Decoded, arrays: Sequence[Array]) -> Answer | Decoded:
+    """The same answer with other arrays, in the order of `arrays_of`."""
+    if isinstance(answer, Decoded):
+        pictures = (replace(picture, array=array) for picture, array in zip(answer.pictures, arrays, strict=True))
+        return replace(answer, pictures=tuple(pictures))
+    ready = {name: item for name, item in answer.items() if isinstance(item, Ready)}
+    return answer | {name: replace(item, tensor=array) for (name, item), array in zip(ready.items(), arrays, strict=True)}

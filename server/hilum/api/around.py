@@ -9,11 +9,13 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hilum.api import stow
 from hilum.api.problems import HEADERS, problem
 from hilum.telemetry import REQUEST_SECONDS
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _MAXIMUM_BODY_BYTES: Final = 65536  # orders are small; a body is read into memory before anybody has shown a token
+_STREAMED: Final = f"{stow.PREFIX}/"
 _LENGTH_DIGITS = 12  # more is too long whatever the number, and no reason to convert it
 
 
@@ -50,7 +52,9 @@ def _guard(headers: MutableHeaders) -> None:
 
 
 def _refusal(scope: Scope) -> Response | None:
-    """The answer to a body that is too large, or that does not say how large it is."""
+    """The answer to a body that is too large, or that does not say how large it is. Images are streamed, and bounded by the disk."""
+    if scope["path"].startswith(_STREAMED):
+        return None
     headers = Headers(scope=scope)
     if "transfer-encoding" in headers:
         return problem(411, "Send the body with Content-Length, not in chunks.")

@@ -61,6 +61,7 @@ class Observer:
         yield from _of_queues(self.views.queues(), known)
         yield from _of_stuck(self.views.stuck(), known)
         totals = self.views.totals()
+        yield from (("hilum_rollout", _labels_of(item), 1) for item in self.views.rollouts())
         yield "hilum_studies_recorded", (), totals["studies"]
         yield "hilum_instances_recorded", (), totals["instances"]
 
@@ -101,11 +102,16 @@ def _of_queues(queues: Sequence[Mapping[str, Any]], known: set[str]) -> Iterator
 
 def _of_stuck(stuck: Iterable[Mapping[str, Any]], known: set[str]) -> Iterator[Sample]:
     """Zeros too: an alert on a series that vanishes never resolves."""
-    always = [*((stage, "") for stage in ("analyse", "assemble", "report")), *(("deliver", name) for name in sorted(known))]
+    stages = ("analyse", "assemble", "compare", "report", "commit")
+    always = [*((stage, "") for stage in stages), *(("deliver", name) for name in sorted(known))]
     counts = Counter(dict.fromkeys(always, 0))
     for item in stuck:
         counts[item["stage"], _label(item["destination"], known)] += item["items"]
     yield from (("hilum_stuck_items", labels, count) for labels, count in counts.items())
+
+
+def _labels_of(item: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(item[name] or "" for name in ("alias", "serving", "candidate", "mode", "state"))
 
 
 def _label(destination: str | None, known: set[str]) -> str:

@@ -8,9 +8,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from hilum.api.fields import UID_PATTERN, Answer, Moment
 from hilum.api.study_answers import CodeAnswer, LaneName
-from hilum.domain import ConflictState, Outcome, RemovalReason
+from hilum.domain import CommitmentState, ConflictState, Outcome, RemovalReason
 
-Stage = Literal["analyse", "assemble", "report", "deliver"]
+Stage = Literal["analyse", "assemble", "compare", "report", "deliver", "commit"]
 Role = Literal["receive", "analyse", "deliver"]
 
 
@@ -56,6 +56,40 @@ class ConflictPage(Answer):
     """One page of conflicts, newest first."""
 
     conflicts: list[ConflictAnswer]
+    next_cursor: str | None
+
+
+class NotCommitted(Answer):
+    """An object that is not kept, or not as what it was named."""
+
+    sop_instance_uid: str
+    failure_reason: str = Field(description="Failure Reason (0008,1197).", examples=["0x0112"])
+
+
+class CommitmentAnswer(Answer):
+    """Somebody asked whether his objects are kept, and is owed a report (DICOM storage commitment)."""
+
+    id: int
+    transaction_uid: str
+    calling_ae_title: str
+    called_ae_title: str
+    peer_address: str
+    requested_at: Moment
+    state: CommitmentState = Field(description="dead: the report reached nobody; see reason and detail, then POST /api/v1/requeue.")
+    instances: int = Field(description="Objects that it names.")
+    committed: int | None
+    failed: int | None
+    failures: list[NotCommitted] = Field(description="The first hundred of those that failed.")
+    next_try_at: Moment | None
+    reason: str | None
+    detail: str | None
+    finished_at: Moment | None
+
+
+class CommitmentPage(Answer):
+    """One page of requests for storage commitment, newest first."""
+
+    commitments: list[CommitmentAnswer]
     next_cursor: str | None
 
 
@@ -149,6 +183,7 @@ class LabelAnswer(Answer):
     code_status: str
     operating_point: float | None
     is_masked: bool
+    rescaled_at: float | None = Field(description="The activation that is called 0.5 as a score; null: the score is the activation.")
 
 
 class ReleaseAnswer(Answer):
@@ -157,7 +192,7 @@ class ReleaseAnswer(Answer):
     id: str = Field(examples=["densenet121_untrained@1"])
     name: str
     version: str
-    is_active: bool = Field(description="It reads every image that arrives.")
+    is_active: bool = Field(description="It reads new studies (/api/v1/rollouts says more).")
     architecture: str
     is_trained: bool
     is_calibrated: bool
@@ -171,6 +206,11 @@ class ReleaseAnswer(Answer):
     intended_use: str
     licence: str
     source: str
+    citation: str
+    task: str
+    operating_points: dict[str, str] | None = Field(
+        description="Where they come from: `measured_on` and `criterion`; null: there are none."
+    )
     weights_sha256: str
     input_spec: dict[str, Any]
 

@@ -11,16 +11,17 @@ from fastapi import APIRouter, Query, Response
 from starlette.exceptions import HTTPException
 
 from hilum.api.fields import API_PREFIX, Cursor, Limit
-from hilum.api.operation_answers import AssociationPage, ConflictPage, QueuesAnswer, ReleaseList, Requeued, RequeueOrder
+from hilum.api.operation_answers import AssociationPage, CommitmentPage, ConflictPage, QueuesAnswer, ReleaseList, Requeued, RequeueOrder
 from hilum.api.parts import Parts, PartsHere
 from hilum.api.problems import documented
-from hilum.domain import Release
+from hilum.domain import CommitmentState, Release, RolloutState
 from hilum.errors import Retry
 
 router = APIRouter(prefix=API_PREFIX, tags=["Operations"])
 writing = APIRouter(prefix=API_PREFIX, tags=["Operations"])
 _DAY_SECONDS = 86400.0
 _LATER_SECONDS = 60.0
+_SENDING = ("deliver", "commit")  # stages that make no rows and no documents
 
 
 @router.get("/associations", response_model=AssociationPage, summary="List associations")
@@ -45,6 +46,19 @@ def list_conflicts(parts: PartsHere, limit: Limit = 50, cursor: Cursor = None) -
     return {"conflicts": found, "next_cursor": next_cursor}
 
 
+@router.get("/commitments", response_model=CommitmentPage, summary="List requests for storage commitment")
+def list_commitments(
+    parts: PartsHere,
+    *,
+    state: Annotated[CommitmentState | None, Query(description="Only requests in this state.", examples=["dead"])] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> dict[str, Any]:
+    """Who asked whether his objects are kept, newest first, and what became of the report that he is owed."""
+    found, next_cursor = parts.views.commitments(state=state, limit=limit, cursor=cursor)
+    return {"commitments": found, "next_cursor": next_cursor}
+
+
 @router.get("/queues", response_model=QueuesAnswer, summary="The street at this moment")
 def get_queues(parts: PartsHere) -> dict[str, Any]:
     """Depth and age of every queue, items that need a person, outcomes of the last 24 hours, destinations, processes."""
@@ -61,9 +75,14 @@ def get_queues(parts: PartsHere) -> dict[str, Any]:
 
 @router.get("/releases", response_model=ReleaseList, summary="List releases")
 def list_releases(parts: PartsHere) -> dict[str, Any]:
-    """Models that have a manifest; those that are active read every image."""
-    active = parts.settings.active_releases
+    """Models that have a manifest; those that are active read new studies, as the settings and rollouts want it."""
+    active = _active(parts)
     return {"releases": [_release(item, is_active=key in active) for key, item in sorted(parts.releases.items())]}
+
+
+def _active(parts: Parts) -> set[str]:
+    serving = {item["configured"]: item["serving"] for item in parts.views.rollouts() if item["state"] != RolloutState.CLOSED}
+    return {serving.get(name, name) for name in parts.settings.active_releases}
 
 
 def _release(item: Release, *, is_active: bool) -> dict[str, Any]:
@@ -101,7 +120,7 @@ def _require_room(parts: Parts) -> None:
 def requeue(parts: PartsHere, order: RequeueOrder) -> Mapping[str, int]:
     """Ended items become due again with a clean record. Documents are sent with the bytes that were stored, under the same UID."""
     assert parts.requeue is not None  # `create_app` adds this route only then
-    if order.stage != "deliver":
+    if order.stage not in _SENDING:
         _require_room(parts)
     count = parts.requeue(order.stage, reason=order.reason, study_uid=order.study_instance_uid, destination_name=order.destination)
     return {"requeued": count}

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
 from hilum.api.observe import Observer
 from hilum.api.readiness import ROLES, Role
-from hilum.domain import Release
+from hilum.domain import Release, Rollout
 from hilum.settings import Settings
 from hilum.store.completing import Completed
 from hilum.store.decisions import Decisions
+from hilum.store.rollout_rules import Order
 from hilum.store.views import LedgerViews
+
+if TYPE_CHECKING:
+    from hilum.api.stow import Store
 
 
 class Requeue(Protocol):
@@ -47,9 +51,40 @@ class Interventions(Protocol):
         ...
 
 
+class RolloutVerbs(Protocol):
+    """What a person may do with rollouts; a verb raises `CannotRollOut`, which says what to do instead."""
+
+    def start(self, alias: str, release: str, order: Order, who: str) -> Rollout:
+        """Have a release loaded and proved beside the one that reads."""
+        ...
+
+    def promote(self, alias: str, fraction: float | None, who: str) -> Rollout:
+        """One step further."""
+        ...
+
+    def roll_back(self, alias: str, who: str, *, is_pending: bool) -> Rollout:
+        """One step back; `is_pending`: along with what is not reported yet."""
+        ...
+
+    def stop(self, alias: str, who: str) -> Rollout:
+        """What serves goes on alone."""
+        ...
+
+    def list(self) -> Sequence[Mapping[str, Any]]:
+        """The fields of `rollouts.RolloutAnswer`."""
+        ...
+
+    def show(self, alias: str) -> Mapping[str, Any] | None:
+        """The fields of `rollouts.RolloutDetail`; None: no such alias."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The one set of objects of an application."""
+    """The one set of objects of an application.
+
+    `default_roles`: what /health/ready judges unasked. `host`: only heartbeats of that host count.
+    """
 
     settings: Settings
     views: LedgerViews
@@ -63,6 +98,8 @@ class Parts:
     probe: Probe | None = None
     decisions: Decisions | None = None
     interventions: Interventions | None = None
+    rollouts: RolloutVerbs | None = None
+    store: Store | None = None
 
     @property
     def observer(self) -> Observer:

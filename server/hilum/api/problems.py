@@ -11,12 +11,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.exceptions import HTTPException
 
 from hilum.errors import Retry
 from hilum.store.cursor import BadCursor
+from hilum.store.database import AWAY
 
 MEDIA_TYPE = "application/problem+json"
 HEADERS: Final = {
@@ -105,7 +104,7 @@ _ANSWERS: Final[Mapping[type[Exception], Callable[[Request, Exception], JSONResp
     HTTPException: _on_http,
     RequestValidationError: _on_invalid,
     BadCursor: _on_bad_cursor,
-    **dict.fromkeys((Retry, OperationalError, InterfaceError, PoolTimeoutError), _on_retry),
+    **dict.fromkeys((Retry, *AWAY), _on_retry),
 }
 EXPECTED: Final = tuple(_ANSWERS)
 """Errors that have an answer of their own; anything else is a bug."""

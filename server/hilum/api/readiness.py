@@ -60,7 +60,9 @@ def _process(process: str, facts: Facts) -> Check:
     alive = [item for item in of_role if item["age_seconds"] <= STALE_SECONDS]
     ready = [item for item in alive if item["is_ready"]]
     if ready:
-        return Check(process, ok=True, detail=f"{len(ready)} of {len(alive)} ready")
+        # A ready one may say what it does without, as one Triton of several.
+        said = "; ".join([f"{len(ready)} of {len(alive)} ready", *(item["detail"] for item in ready if item["detail"])])
+        return Check(process, ok=True, detail=said)
     if alive:
         said = "; ".join(f"{item['name']}: {item['detail'] or 'not ready'}" for item in alive)
         return Check(process, ok=False, detail=said, advice=f"The {process} runs but cannot work yet; its log says why.")

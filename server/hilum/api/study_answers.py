@@ -54,12 +54,14 @@ class ReadingAnswer(Answer):
     """One release's output for one image, or the reason why there is none."""
 
     release: str
+    is_shadow: bool = Field(description="It reads along (docs/rollouts.md): nothing of it is reported, and the study does not wait for it.")
     state: ReadingState
     reason: str | None
     detail: str | None
     attempts: int
     view: str | None = Field(examples=["PA"])
     logits: list[float] | None = Field(description="In the order of the release's labels, see /api/v1/releases.")
+    member_logits: list[list[float]] | None = Field(None, description="Of an ensemble: the logits of each member.")
     precision: str | None
     preprocessing_version: str | None
     timings: dict[str, float] | None = Field(description="Seconds of each step.")
@@ -103,6 +105,7 @@ class FindingAnswer(Answer):
     operating_point: float | None
     decision: Decision
     source_sop_instance_uids: list[str]
+    member_scores: dict[str, float] = Field(default_factory=dict, description="Of an ensemble: what each member says.")
 
 
 class SourceImageAnswer(Answer):
@@ -116,6 +119,7 @@ class SourceImageAnswer(Answer):
     reason: str | None
     scores: dict[str, float]
     logits: dict[str, float]
+    member_scores: dict[str, dict[str, float]] = Field(default_factory=dict, description="Of an ensemble: by member, then by finding.")
 
 
 class DeliveryAnswer(Answer):
@@ -211,4 +215,5 @@ class StudyAnswer(Answer):
     open_readings: int
     images: list[ImageAnswer]
     results: list[ResultAnswer] = Field(description="Newest first, superseded ones too.")
+    shadow_results: list[ResultAnswer] = Field(description="What releases that read along would say; never current, never sent.")
     timing: TimingAnswer

@@ -165,7 +165,10 @@ def _rules(release: Release | None) -> str:
     """What turns logits into findings; a manifest may change it under the same name."""
     if release is None:
         return "not configured"
-    labels = [(label.key, label.code.value, label.code.scheme, label.operating_point, label.is_masked) for label in release.labels]
+    labels = [
+        (label.key, label.code.value, label.code.scheme, label.operating_point, label.is_masked, label.rescaled_at)
+        for label in release.labels
+    ]
     rules = [labels, release.activation, release.aggregation, release.is_trained, _plain(release.calibration), release.weights_sha256]
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
 
@@ -202,7 +205,14 @@ def _source(image: _Image, score: ImageScores | None, release: Release | None) -
         reason=None if score is not None else image.reason or Reason.RELEASE_NOT_AVAILABLE.value,
         scores={key: score.scores[position] for position, key in keys} if score else {},
         logits={key: score.logits[position] for position, key in keys} if score else {},
+        member_scores=_member_scores(score, release, keys) if score and release else {},
     )
+
+
+def _member_scores(score: ImageScores, release: Release, keys: Sequence[tuple[int, str]]) -> dict[str, dict[str, float]]:
+    """Of an ensemble; empty also for a reading from before its numbers were kept."""
+    pairs = zip(release.members, score.member_scores, strict=False)
+    return {name: {key: scores[position] for position, key in keys} for name, scores in pairs}
 
 
 def _preprocessing_version(images: Iterable[_Image]) -> str | None:

@@ -6,21 +6,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hilum.assemble.scores import Numbers, activate, calibrate
 from hilum.domain import Decision, Finding, Label, Reading, Release
+from hilum.scores import Numbers, probabilities_of, scores_of
 
 _FRONTAL: Final = ("PA", "AP")
 
 
 @dataclass(frozen=True, slots=True)
 class ImageScores:
-    """What one image says, label by label in the order of the release."""
+    """What one image says, label by label in the order of the release; `member_scores` so for each member of an ensemble."""
 
     sop_instance_uid: str
     view: str | None
     logits: Numbers
     scores: Numbers
     probabilities: Numbers | None
+    member_scores: tuple[Numbers, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class _Said:
     score: float
     probability: float | None
     sources: tuple[str, ...]
+    member_scores: tuple[float, ...] = ()
 
 
 def score_image(reading: Reading, release: Release) -> ImageScores:
@@ -38,15 +40,13 @@ def score_image(reading: Reading, release: Release) -> ImageScores:
     logits = reading.logits or ()
     if len(logits) != len(release.labels):
         raise ValueError(f"{release.id} has {len(release.labels)} labels, the reading {reading.id} holds {len(logits)} logits")
-    keys = [label.key for label in release.labels]
-    # Untrained weights cannot be calibrated: whatever the manifest says, their numbers are no probabilities (promise 8).
-    calibration = release.calibration if release.is_trained else None
     return ImageScores(
         sop_instance_uid=reading.sop_instance_uid,
         view=reading.view,
         logits=tuple(map(float, logits)),
-        scores=activate(logits, release.activation),
-        probabilities=calibrate(logits, release.activation, keys, calibration),
+        scores=scores_of(logits, release),
+        probabilities=probabilities_of(logits, release),
+        member_scores=tuple(scores_of(member, release) for member in reading.member_logits or ()),
     )
 
 
@@ -56,7 +56,7 @@ def find(images: Sequence[ImageScores], release: Release) -> tuple[Finding, ...]
         raise ValueError(f"unknown aggregation {release.aggregation!r}; known: {', '.join(AGGREGATIONS)}")
     aggregate = AGGREGATIONS[release.aggregation]
     shown = [(position, label) for position, label in enumerate(release.labels) if not label.is_masked]
-    return tuple(_finding(label, aggregate(images, position), is_trained=release.is_trained) for position, label in shown)
+    return tuple(_finding(label, aggregate(images, position), release) for position, label in shown)
 
 
 def decide(score: float, operating_point: float | None, *, is_trained: bool) -> Decision:
@@ -66,7 +66,7 @@ def decide(score: float, operating_point: float | None, *, is_trained: bool) -> 
     return Decision.PRESENT if score >= operating_point else Decision.ABSENT
 
 
-def _finding(label: Label, said: _Said, *, is_trained: bool) -> Finding:
+def _finding(label: Label, said: _Said, release: Release) -> Finding:
     return Finding(
         key=label.key,
         text=label.text,
@@ -75,14 +75,16 @@ def _finding(label: Label, said: _Said, *, is_trained: bool) -> Finding:
         score=said.score,
         probability=said.probability,
         operating_point=label.operating_point,
-        decision=decide(said.score, label.operating_point, is_trained=is_trained),
+        decision=decide(said.score, label.operating_point, is_trained=release.is_trained),
         source_sop_instance_uids=said.sources,
+        member_scores=dict(zip(release.members, said.member_scores, strict=False)),
     )
 
 
 def _of_image(image: ImageScores, position: int, sources: tuple[str, ...]) -> _Said:
     probability = None if image.probabilities is None else image.probabilities[position]
-    return _Said(image.logits[position], image.scores[position], probability, sources)
+    members = tuple(scores[position] for scores in image.member_scores)
+    return _Said(image.logits[position], image.scores[position], probability, sources, members)
 
 
 def _uids(images: Sequence[ImageScores]) -> tuple[str, ...]:
@@ -104,7 +106,14 @@ def _mean(images: Sequence[ImageScores], position: int) -> _Said:
         score=sum(image.scores[position] for image in images) / count,
         probability=sum(probabilities) / count if probabilities else None,
         sources=_uids(images),
+        member_scores=_member_means(images, position),
     )
+
+
+def _member_means(images: Sequence[ImageScores], position: int) -> tuple[float, ...]:
+    """Of each member by itself, over the images; none as soon as an image has none (it was read before they were kept)."""
+    by_member = zip(*(image.member_scores for image in images), strict=False)
+    return tuple(sum(scores[position] for scores in each) / len(images) for each in by_member)
 
 
 def _first_frontal(images: Sequence[ImageScores], position: int) -> _Said:

@@ -1,10 +1,26 @@
 """The `hilum` command. Exit status: 0 done, 1 the answer is no (not found, not analysed, a check failed), 2 wrong use or settings."""
 
-from hilum.cli import conflicts, destinations, models, server, studies, transfer
+from hilum.cli import bench, building, conflicts, destinations, importing, ingest, models, releases, rollouts, server, studies, transfer
 from hilum.cli.frame import app
 from hilum.cli.transfer import parse_peer
 
-__all__ = ["app", "conflicts", "destinations", "main", "models", "parse_peer", "server", "studies", "transfer"]
+__all__ = [
+    "app",
+    "bench",
+    "building",
+    "conflicts",
+    "destinations",
+    "importing",
+    "ingest",
+    "main",
+    "models",
+    "parse_peer",
+    "releases",
+    "rollouts",
+    "server",
+    "studies",
+    "transfer",
+]
 
 
 def main() -> None:

@@ -29,6 +29,10 @@ conflicts_app = typer.Typer(
     help="Other pixels under a known SOP Instance UID: what lies in quarantine, and what becomes of it.", no_args_is_help=True
 )
 app.add_typer(conflicts_app, name="conflicts")
+rollout_app = typer.Typer(
+    help="From one release to another while the server runs: shadow, canary, switch, and the way back.", no_args_is_help=True
+)
+app.add_typer(rollout_app, name="rollout")
 studies_app = typer.Typer(help="Single studies.", no_args_is_help=True)
 app.add_typer(studies_app, name="studies")
 images_app = typer.Typer(help="Single images.", no_args_is_help=True)

@@ -23,16 +23,20 @@ def list_models(config: Config = None) -> None:
     """List the releases that have a manifest: trained or not, built or not, reading or not."""
     settings = settings_of(config)
     from hilum.models.build import is_built  # noqa: PLC0415 - needs the export tools' folder only
-    from hilum.models.catalogue import load_catalogue  # noqa: PLC0415 - the same
+    from hilum.models.catalogue import look  # noqa: PLC0415 - the same
 
     with explained():
-        catalogue = load_catalogue(settings.manifests_dir)
-    for name, item in sorted(catalogue.items()):
+        shelf = look(settings.manifests_dir)
+    for name, found in shelf.items():
+        if isinstance(found, list):
+            print(f"{name:32} {len(found)} problem{'' if len(found) == 1 else 's'}: hilum models check {name}")
+            continue
+        item = found.release
         words = [
             "trained" if item.is_trained else "UNTRAINED",
             f"{item.engine} {item.precision}",
             "built" if is_built(item, settings.built_dir) else "not built",
-            "reads every image" if name in settings.active_releases else "not in models.releases",
+            "reads images" if name in settings.active_releases else "neither in models.releases nor in a route or of a sender",
         ]
         print(f"{name:32} {', '.join(words)}")
 
@@ -42,31 +46,44 @@ def build_models(
     releases: Annotated[list[str] | None, typer.Argument(help="Releases, name@version; none: models.releases and those of routes.")] = None,
     config: Config = None,
     weights: Annotated[Path | None, typer.Option(help="Folder of weights files that you bring.")] = None,
-    profile: Annotated[str, typer.Option(help="embedded, or onnxruntime for a Triton that you run.")] = "embedded",
+    profile: Annotated[
+        list[str] | None, typer.Option(help="embedded (default); onnxruntime or tensorrt for a Triton that you run; may be repeated.")
+    ] = None,
+    accelerator: Annotated[str, typer.Option(help="Of the profile onnxruntime: none, cuda, tensorrt, tensorrt_fp16.")] = "none",
 ) -> None:
-    """Build the Triton model repository from the manifests: ONNX first, then the profile. Nothing is downloaded."""
+    """Build the Triton model repositories from the manifests: ONNX first, then each profile. Nothing is downloaded."""
     settings = settings_of(config)
     from hilum.models.build import build  # noqa: PLC0415 - imports torch and onnx
 
     chosen = tuple(releases or settings.active_releases)
-    with explained():
-        build(chosen, settings.manifests_dir, settings.built_dir, profile, weights, lambda line: print(line, file=sys.stderr))
-    print(f"{', '.join(chosen)}: built in {settings.built_dir / profile}")
+    for each in dict.fromkeys(profile or ["embedded"]):
+        with explained():
+            build(
+                chosen,
+                settings.manifests_dir,
+                settings.built_dir,
+                each,
+                weights,
+                lambda line: print(line, file=sys.stderr),
+                accelerator if each == "onnxruntime" else "none",
+            )
+        print(f"{', '.join(chosen)}: built in {settings.built_dir / each}")
 
 
 @app.command()
 def prepare(
     file: Annotated[Path, typer.Argument(help="A DICOM file.")],
     release: Annotated[str, typer.Option(help="Release, name@version.")],
-    out: Annotated[Path, typer.Option(help="The wire tensor (C, H, W) as a NumPy file.")],
+    out: Annotated[Path | None, typer.Option(help="The wire tensor (C, H, W) as a NumPy file.")] = None,
     png: Annotated[Path | None, typer.Option(help="The same as a picture, stretched to 8 bits.")] = None,
+    explain: Annotated[Path | None, typer.Option(help="A picture of what each step did: pixels, levels, crop, tensor, histograms.")] = None,
     config: Config = None,
 ) -> None:
     """Write what a release's model sees of an image, or say why it would not be analysed. JSON on standard output."""
     settings = settings_of(config)
-    from hilum.wiring.preparing import prepare_file  # noqa: PLC0415 - imports torch
+    from hilum.wiring.preparing import Wanted, prepare_file  # noqa: PLC0415 - imports torch
 
     with explained():
-        answer = prepare_file(settings, file, release, out, png)
+        answer = prepare_file(settings, file, release, Wanted(out, png, explain))
     print(json.dumps(answer, indent=2))
     raise typer.Exit(0 if answer["outcome"] == "prepared" else 1)

@@ -50,7 +50,7 @@ def study(
 
 @app.command()
 def requeue(
-    stage: Annotated[str, typer.Argument(help="analyse, assemble, report or deliver.")],
+    stage: Annotated[str, typer.Argument(help="analyse, assemble, compare, report, deliver or commit.")],
     config: Config = None,
     reason: Annotated[str | None, typer.Option(help="Only items that ended for this reason.")] = None,
     study_uid: Annotated[str | None, typer.Option("--study", help="Only items of this Study Instance UID.")] = None,

@@ -15,24 +15,22 @@ from typing import BinaryIO, Final
 
 from pydicom.uid import UID
 
-from hilum.deliver import command, connection, negotiation
-from hilum.deliver.connection import Connection, ConnectionLost, p_data, pdvs
+from hilum.deliver import command, negotiation
+from hilum.deliver.connection import Connection, ConnectionLost, pdvs
 from hilum.deliver.lane import Unknown
 from hilum.deliver.negotiation import Context, Rejection
 from hilum.deliver.statuses import check_status
 from hilum.deliver.tls import Tls, secure
+from hilum.dimse import command_set, pdu
+from hilum.dimse.pdu import p_data
 from hilum.errors import Refused, Retry
 
 Contexts = Sequence[tuple[str, str]]
 
 _LARGEST_PDU_BYTES: Final = 131_072  # ours; DCMTK takes no larger ones
 _LEAST_PDU_BYTES: Final = 4_096
-_PDV_BYTES: Final = 6  # of each PDU is not content
 _LAST_MESSAGE_ID: Final = 65_535
 _RELEASE_SECONDS: Final = 5.0
-_RELEASE_RQ: Final = bytes([connection.RELEASE_RQ, 0, 0, 0, 0, 4, 0, 0, 0, 0])  # PS3.8 9.3.6
-_RELEASE_RP: Final = bytes([connection.RELEASE_RP, 0, 0, 0, 0, 4, 0, 0, 0, 0])
-_ABORT: Final = bytes([connection.ABORT, 0, 0, 0, 0, 4, 0, 0, 0, 0])  # PS3.8 9.3.8: by the service user
 # What a PDU that is none may raise in pynetdicom's decoder.
 _NOT_A_PDU: Final = (ValueError, TypeError, AttributeError, KeyError, IndexError, AssertionError, struct.error)
 
@@ -80,7 +78,7 @@ class Association:
     def __init__(self, peer: Peer, wire: Connection, contexts: tuple[Context, ...], maximum_pdu_bytes: int) -> None:
         self.peer, self.contexts = peer, contexts
         self._wire: Connection | None = wire
-        self._room = max(_LEAST_PDU_BYTES, min(maximum_pdu_bytes or _LARGEST_PDU_BYTES, _LARGEST_PDU_BYTES)) - _PDV_BYTES & ~1
+        self._room = max(_LEAST_PDU_BYTES, min(maximum_pdu_bytes or _LARGEST_PDU_BYTES, _LARGEST_PDU_BYTES)) - pdu.ITEM.size & ~1
         self._message_id = 0
 
     @property
@@ -103,7 +101,7 @@ class Association:
         request = command.store_request(self._next_id(), outgoing.sop_class_uid, outgoing.sop_instance_uid)
         fragments = _fragments(outgoing, self._room)
         try:
-            status = self._exchange(context.context_id, command.C_STORE_RQ, request, fragments)
+            status = self._exchange(context.context_id, command_set.C_STORE_RQ, request, fragments)
         except ConnectionLost as error:
             raise Unknown(f"{self.peer} gave no answer ({error}); the same bytes are sent again") from error
         except OSError:
@@ -116,7 +114,7 @@ class Association:
         context = self.context("1.2.840.10008.1.1")
         assert context is not None, "ask only where Verification was accepted"
         try:
-            return self._exchange(context.context_id, command.C_ECHO_RQ, command.echo_request(self._next_id()), iter(()))
+            return self._exchange(context.context_id, command_set.C_ECHO_RQ, command.echo_request(self._next_id()), iter(()))
         except ConnectionLost:
             return None
 
@@ -125,8 +123,8 @@ class Association:
         if self._wire is None:
             return
         with contextlib.suppress(ConnectionLost):
-            self._wire.send([_RELEASE_RQ])
-            while self._wire.receive(_RELEASE_SECONDS)[0] not in (connection.RELEASE_RP, connection.ABORT):
+            self._wire.send([pdu.RELEASE])
+            while self._wire.receive(_RELEASE_SECONDS)[0] not in (pdu.RELEASE_RP, pdu.ABORT):
                 pass
         self._drop()
 
@@ -134,7 +132,7 @@ class Association:
         """A-ABORT: an answer may still be on its way, and it must not be taken for the answer to the next document."""
         if self._wire is not None:
             with contextlib.suppress(ConnectionLost):
-                self._wire.send([_ABORT])
+                self._wire.send([pdu.user_abort()])
             self._drop()
 
     def _next_id(self) -> int:
@@ -155,8 +153,8 @@ class Association:
     def _hear_the_end(self, wire: Connection) -> None:
         """On an idle association a receiver speaks only to end it; a release is answered (PS3.8 7.2.2)."""
         with contextlib.suppress(ConnectionLost):
-            if wire.receive(_RELEASE_SECONDS)[0] == connection.RELEASE_RQ:
-                wire.send([_RELEASE_RP])
+            if wire.receive(_RELEASE_SECONDS)[0] == pdu.RELEASE_RQ:
+                wire.send([pdu.RELEASED])
         self._drop()
 
     def _drop(self) -> None:
@@ -192,10 +190,10 @@ def _response(wire: Connection) -> bytes:
     """The command set of the next message. Raises ConnectionLost."""
     found = b""
     while True:
-        kind, pdu = wire.receive()
-        if kind != connection.P_DATA_TF:
-            raise ConnectionLost("it aborted the association" if kind == connection.ABORT else "it released the association")
-        for is_command, is_last, fragment in pdvs(pdu):
+        kind, whole = wire.receive()
+        if kind != pdu.P_DATA_TF:
+            raise ConnectionLost("it aborted the association" if kind == pdu.ABORT else "it released the association")
+        for is_command, is_last, fragment in pdvs(whole):
             found += fragment if is_command else b""
             if is_command and is_last:
                 return found
@@ -233,16 +231,16 @@ def _connected(peer: Peer) -> socket.socket:
     return plain if peer.tls is None else secure(plain, peer.tls, str(peer))
 
 
-def _answer(kind: int, pdu: bytes, peer: Peer, contexts: Contexts) -> tuple[tuple[Context, ...], int]:
+def _answer(kind: int, whole: bytes, peer: Peer, contexts: Contexts) -> tuple[tuple[Context, ...], int]:
     try:
-        if kind == connection.ASSOCIATE_AC:
-            return negotiation.accepted(pdu, contexts)
-        if kind == connection.ASSOCIATE_RJ:
-            detail = _rejection(negotiation.rejection(pdu), peer)
+        if kind == pdu.ASSOCIATE_AC:
+            return negotiation.accepted(whole, contexts)
+        if kind == pdu.ASSOCIATE_RJ:
+            detail = _rejection(negotiation.rejection(whole), peer)
             raise Retry(f"{peer} rejected the association: {detail}", is_outage=True)
     except _NOT_A_PDU as error:
         raise ConnectionLost("it answers with something that is no DICOM") from error
-    raise ConnectionLost("it aborted the association" if kind == connection.ABORT else "it answers with something that is no DICOM")
+    raise ConnectionLost("it aborted the association" if kind == pdu.ABORT else "it answers with something that is no DICOM")
 
 
 def _nobody(peer: Peer, what: str) -> Retry:

@@ -13,10 +13,9 @@ from itertools import islice
 from typing import Final
 
 from hilum.deliver.tls import words
+from hilum.dimse import pdu
 
-ASSOCIATE_RQ, ASSOCIATE_AC, ASSOCIATE_RJ, P_DATA_TF, RELEASE_RQ, RELEASE_RP, ABORT = range(1, 8)
-
-_HEADER_BYTES: Final = 6  # PDU type, reserved, length
+_HEADER_BYTES: Final = pdu.HEADER.size
 _MAXIMUM_PDU_BYTES: Final = 1 << 20  # of an answer; the largest honest one is an A-ASSOCIATE-AC with 128 contexts
 _READ_BYTES: Final = 65_536
 _BUFFERS: Final = 256  # of one sendmsg; Linux takes 1024
@@ -64,9 +63,9 @@ class Connection:
         if size > _MAXIMUM_PDU_BYTES:
             raise ConnectionLost("it answers with something that is no DICOM")
         self._fill(size, deadline, limit)
-        pdu = bytes(self._unread[:size])
+        whole = bytes(self._unread[:size])
         del self._unread[:size]
-        return pdu[0], pdu
+        return whole[0], whole
 
     def _fill(self, size: int, deadline: float, seconds: float) -> None:
         while len(self._unread) < size:
@@ -118,28 +117,14 @@ def _lost(error: OSError) -> ConnectionLost:
     return ConnectionLost(f"connection lost: {error.strerror}")
 
 
-def p_data(context_id: int, content: Iterable[bytes], *, is_command: bool) -> Iterator[bytes]:
-    """P-DATA-TF PDUs (PS3.8 9.3.5) of one PDV each, header and fragment in turn; the last fragment is marked (PS3.8 E.2)."""
-    fragments = iter(content)
-    fragment = next(fragments, b"")
-    while True:
-        following = next(fragments, None)
-        control = (0x01 if is_command else 0x00) | (0x02 if following is None else 0x00)
-        size = len(fragment)
-        yield bytes([P_DATA_TF, 0]) + (size + 6).to_bytes(4, "big") + (size + 2).to_bytes(4, "big") + bytes([context_id, control])
-        yield fragment
-        if following is None:
-            return
-        fragment = following
-
-
-def pdvs(pdu: bytes) -> Iterator[tuple[bool, bool, bytes]]:
+def pdvs(p_data: bytes) -> Iterator[tuple[bool, bool, bytes]]:
     """The PDVs of a P-DATA-TF PDU: is it of a command, is it the last, and the fragment. Raises ConnectionLost."""
     at = _HEADER_BYTES
-    while at < len(pdu):
-        size = int.from_bytes(pdu[at : at + 4], "big")
-        if size < 2 or at + 4 + size > len(pdu):
+    while at < len(p_data):
+        size = int.from_bytes(p_data[at : at + pdu.ITEM_LENGTH_BYTES], "big")
+        end = at + pdu.ITEM_LENGTH_BYTES + size
+        if size < 2 or end > len(p_data):
             raise ConnectionLost("it answers with a P-DATA-TF that is not well formed")
-        control = pdu[at + 5]
-        yield bool(control & 0x01), bool(control & 0x02), pdu[at + 6 : at + 4 + size]
-        at += 4 + size
+        _, _, control = pdu.ITEM.unpack_from(p_data, at)
+        yield bool(control & pdu.IS_COMMAND), bool(control & pdu.IS_LAST), p_data[at + pdu.ITEM.size : end]
+        at = end

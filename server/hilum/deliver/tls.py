@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hilum.errors import Retry
-from hilum.settings import Destination
+from hilum.settings import CommitmentPeer, Destination
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Tls:
         return ", ".join(str(file) for file in (self.ca_file, self.certificate_file, self.key_file) if file)
 
 
-def tls_of(destination: Destination) -> Tls | None:
+def tls_of(destination: Destination | CommitmentPeer) -> Tls | None:
     """None: the association is not encrypted."""
     if not destination.tls:
         return None

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from hilum.models import vit_shape
 from hilum.models.densenet import DenseNet121
+from hilum.models.manifest_tables import OptionsTable
+from hilum.models.resnet import ResNet50
 from hilum.models.vision_transformer import VisionTransformerB16
+from hilum.models.vit import VisionTransformer
 from hilum_preprocessing.spec import InputSpec
+
+Tensors = Mapping[str, Tensor]
 
 
 class Network(Protocol):
@@ -24,17 +31,41 @@ class Network(Protocol):
         """(B, channels, H, W) float → (B, features)."""
 
 
-# (channels, outputs, height, width) → network
-NETWORKS: Final[Mapping[str, Callable[[int, int, int, int], nn.Module]]] = {
-    "densenet121": DenseNet121,
-    "vit_b16": VisionTransformerB16,
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a release demands of its network. `tensors`, by our names, give the sizes that are not the same for all of an architecture."""
+
+    spec: InputSpec
+    outputs: int
+    options: OptionsTable
+    tensors: Tensors | None
+
+    @property
+    def sizes(self) -> tuple[int, int, int, int]:
+        """(channels, outputs, height, width)."""
+        return self.spec.model_channels, self.outputs, *self.spec.wire_shape[1:]
+
+
+def _vit(asked: Asked) -> nn.Module:
+    spec, options, tensors = asked.spec, asked.options, asked.tensors
+    shape = vit_shape.untrained(options, spec) if tensors is None else vit_shape.from_tensors(tensors, options, spec)
+    return VisionTransformer(shape, *asked.sizes)
+
+
+NETWORKS: Final[Mapping[str, Callable[[Asked], nn.Module]]] = {
+    "densenet121": lambda asked: DenseNet121(*asked.sizes),
+    "resnet50": lambda asked: ResNet50(*asked.sizes[:2]),
+    "vit": _vit,
+    "vit_b16": lambda asked: VisionTransformerB16(*asked.sizes),
 }
+_AS_PUBLISHED: Final = OptionsTable()
 
 
-def make(architecture: str, spec: InputSpec, outputs: int) -> nn.Module:
-    """The network, with whatever weights torch gave it."""
-    _, height, width = spec.wire_shape
-    return NETWORKS[architecture](spec.model_channels, outputs, height, width)
+def make(
+    architecture: str, spec: InputSpec, outputs: int, options: OptionsTable = _AS_PUBLISHED, tensors: Tensors | None = None
+) -> nn.Module:
+    """The network, with whatever weights torch gave it. Raises ConfigurationError when `tensors` are of another size than `options`."""
+    return NETWORKS[architecture](Asked(spec, outputs, options, tensors))
 
 
 class Normaliser(nn.Module):
@@ -55,14 +86,15 @@ class Normaliser(nn.Module):
 
 
 class Served(nn.Module):
-    """The graph of the artefact: `image` (B, 1, H, W) fp16 or uint8 → `logits` (B, L) float32 and, where exact, `cam` (B, L, h, w) fp16."""
+    """The graph of the artefact: `image` (B, 1, H, W) fp16 or uint8 → `logits` (B, L) float32 and, where asked, `cam` (B, L, h, w) fp16."""
 
-    def __init__(self, network: nn.Module, spec: InputSpec) -> None:
+    def __init__(self, network: nn.Module, spec: InputSpec, has_cam: bool = True) -> None:
         super().__init__()
         self.normaliser = Normaliser(spec)
         self.network = network
+        self.has_cam = has_cam
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        """Logits first."""
+        """Logits first; no maps where none are exact."""
         logits, cam = self.network(self.normaliser(image))
-        return (logits,) if cam is None else (logits, cam.to(torch.float16))
+        return (logits, cam.to(torch.float16)) if self.has_cam and cam is not None else (logits,)

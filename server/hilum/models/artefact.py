@@ -8,15 +8,21 @@ from typing import Any, Final
 import numpy as np
 
 from hilum.errors import ConfigurationError
-from hilum.models import canary, embedded_model, identity
+from hilum.models import canary, embedded_model, exact_maps, identity, pickled
 from hilum.models.manifest import Manifest
 
 Array = np.ndarray[Any, np.dtype[Any]]
+_IMAGES: Final = 3  # on which the bias of maps is measured
 _TOLD_APART: Final = 3.0  # times the tolerance: a canary that a constant image could pass proves nothing
 
 
 def make(manifest: Manifest, destination: Path, weights_dir: Path | None) -> None:
-    """Write `destination` from the seed or the brought weights that the manifest names."""
+    """Write `destination` from the seed, the brought weights or the members that the manifest names."""
+    if manifest.weights.members:
+        from hilum.models import ensemble  # noqa: PLC0415 - build tools, not needed to serve
+
+        ensemble.make(manifest, destination, lambda member, file: make(member, file, weights_dir))
+        return
     weights = None if manifest.weights.file is None else find_weights(manifest, weights_dir)
     if manifest.release.architecture == "onnx":
         from hilum.models import brought_onnx  # noqa: PLC0415 - build tools, not needed to serve
@@ -41,6 +47,8 @@ def find_weights(manifest: Manifest, weights_dir: Path | None) -> Path:
         raise _refused(release.id, f"no weights. {what}. Source: {release.source}")
     if (found := identity.file_sha256(path)) != sha256:
         raise _refused(release.id, f"{path} has sha256 {found}, the manifest {sha256}: bring that file, or make a release for this one")
+    if pickled.is_pickle(path):
+        raise _refused(release.id, f"{path} is {pickled.ADVICE}")
     return path
 
 
@@ -58,6 +66,19 @@ def reference(manifest: Manifest, artefact: Path) -> dict[str, Array]:
         problem = f"canary and constant image differ by {apart:.2g}, less than {needed:.2g}"
         raise _refused(release.id, f"{problem}: set a smaller engine.tolerance")
     return outputs
+
+
+def cam_bias(manifest: Manifest, artefact: Path) -> list[float] | None:
+    """What is added to the mean of each map to make its logit; None without maps. Raises ConfigurationError where maps are not exact."""
+    if not manifest.release.has_cam:
+        return None
+    engine = manifest.engine
+    run = embedded_model.open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)
+    outputs = run(np.concatenate([canary.known_image(manifest.spec, number) for number in range(_IMAGES)]))
+    try:
+        return [float(value) for value in exact_maps.bias(outputs["logits"], outputs.get("cam"), canary.tolerance(engine))]
+    except ConfigurationError as error:
+        raise _refused(manifest.release.id, error.problems[0]) from error
 
 
 def require_engine_parity(manifest: Manifest, artefact: Path, expected: Array) -> None:

@@ -9,19 +9,21 @@ import json
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final
 
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
-from hilum.models import artefact, canary, catalogue, embedded_model, identity
+from hilum.models import artefact, canary, catalogue, embedded_model, golden, identity
 from hilum.models.artefact import Array
 from hilum.models.manifest import Manifest
 
-PROFILES: Final = ("embedded", "onnxruntime")
+PROFILES: Final = ("embedded", "onnxruntime", "tensorrt")
+ACCELERATORS: Final = ("none", "cuda", "tensorrt", "tensorrt_fp16")
 _RECORD: Final = "build.json"
 Progress = Callable[[str], None]
 
@@ -33,19 +35,25 @@ def build(
     profile: str = "embedded",
     weights_dir: Path | None = None,
     progress: Progress = print,
+    accelerator: str = "none",
 ) -> None:
     """Build what is not up to date. `weights_dir`: where brought weights lie, beside each manifest's own folder.
+
+    `accelerator`: of the onnxruntime profile.
 
     Raises ConfigurationError: unknown release or profile, weights missing or other than the manifest says, parity failed.
     """
     if profile not in PROFILES:
         raise ConfigurationError([f"unknown profile {profile!r}; known: {', '.join(PROFILES)}"])
-    for manifest in catalogue.choose(catalogue.load_manifests(manifests_dir), release_ids).values():
-        if is_built(manifest.release, built_dir, profile):
+    if accelerator not in ACCELERATORS:
+        raise ConfigurationError([f"unknown accelerator {accelerator!r}; known: {', '.join(ACCELERATORS)}"])
+    wanted = tuple(release_ids)
+    for manifest in catalogue.choose(catalogue.load_manifests(manifests_dir, wanted), wanted).values():
+        if is_built(manifest.release, built_dir, profile) and _accelerator_of(manifest.release, built_dir, profile) == accelerator:
             progress(f"{manifest.release.id}: {profile} is up to date")
             continue
         with _made_whole(built_dir, profile, manifest.release.triton_name) as tree:
-            _make(manifest, tree, built_dir, profile, weights_dir, progress)
+            _make(manifest, tree, _Order(profile, built_dir, weights_dir, accelerator), progress)
         progress(f"{manifest.release.id}: {profile} built in {tree_of(manifest.release, built_dir, profile)}")
 
 
@@ -56,28 +64,61 @@ def tree_of(release: Release, built_dir: Path, profile: str = "embedded") -> Pat
 
 def is_built(release: Release, built_dir: Path, profile: str = "embedded") -> bool:
     """Whether a tree is there and was made from this manifest by this builder."""
-    try:
-        record = json.loads((tree_of(release, built_dir, profile) / _RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return bool(record.get("build_key") == release.build_key)
+    return bool(read_record(tree_of(release, built_dir, profile)).get("build_key") == release.build_key)
 
 
-def _make(manifest: Manifest, tree: Path, built_dir: Path, profile: str, weights_dir: Path | None, progress: Progress) -> None:
+def read_record(tree: Path) -> dict[str, Any]:
+    """What a tree says of itself, `build.json`; empty where that is gone or damaged."""
+    return identity.read_record(tree / _RECORD)
+
+
+def _accelerator_of(release: Release, built_dir: Path, profile: str) -> str:
+    return str(read_record(tree_of(release, built_dir, profile)).get("accelerator", "none"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """Which of a release's trees is to be made, and from where."""
+
+    profile: str
+    built_dir: Path
+    weights_dir: Path | None
+    accelerator: str
+
+
+def _make(manifest: Manifest, tree: Path, order: _Order, progress: Progress) -> None:
     release, onnx_file = manifest.release, tree / "1/model.onnx"
     onnx_file.parent.mkdir(parents=True)
-    if made := _made_for_another_profile(release, built_dir):
+    if made := _made_for_another_profile(release, order.built_dir):
         shutil.copyfile(made, onnx_file)
     else:
         progress(f"{release.id}: writing ONNX{'' if release.is_trained else ' with UNTRAINED weights'} (up to a minute)")
-        artefact.make(manifest, onnx_file, weights_dir)
+        artefact.make(manifest, onnx_file, order.weights_dir)
     progress(f"{release.id}: comparing engines on the canary")
     outputs = artefact.reference(manifest, onnx_file)
-    (tree / "config.pbtxt").write_text(_config(manifest, profile, outputs), encoding="utf-8")
-    if profile == "embedded":
+    if order.profile == "embedded":
         shutil.copyfile(embedded_model.__file__, tree / "1/model.py")
         artefact.require_engine_parity(manifest, onnx_file, outputs["logits"])
-    (tree / _RECORD).write_text(json.dumps(_record(manifest, onnx_file, outputs["logits"]), indent=1) + "\n", encoding="utf-8")
+    record = _record(manifest, onnx_file, outputs["logits"])
+    record["canary"]["cam_bias"] = artefact.cam_bias(manifest, onnx_file)
+    record[golden.RECORD] = _proved_goldens(manifest, tree, order.weights_dir, order.profile)
+    record |= _configured(manifest, tree, order, outputs, progress)
+    (tree / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _proved_goldens(manifest: Manifest, tree: Path, weights_dir: Path | None, profile: str) -> list[dict[str, Any]]:
+    """What the artefact says of the golden cases: the known answers, as does the engine that will serve them here."""
+    known = golden.cases(manifest, weights_dir)
+    if not known:
+        return []
+    engine, onnx_file = manifest.engine, tree / "1/model.onnx"
+    reference = embedded_model.open_engine(onnx_file, "onnxruntime", engine.precision, engine.optimisation)
+    answers = golden.prove(manifest, known, reference, "onnxruntime, the reference")
+    if profile == "embedded" and engine.name != "onnxruntime":
+        golden.prove(
+            manifest, known, embedded_model.open_engine(onnx_file, engine.name, engine.precision, engine.optimisation), engine.name
+        )
+    return golden.record(tree, manifest, known, answers)
 
 
 def _made_for_another_profile(release: Release, built_dir: Path) -> Path | None:
@@ -86,24 +127,22 @@ def _made_for_another_profile(release: Release, built_dir: Path) -> Path | None:
     return next((path for path in made if path.is_file()), None)
 
 
-def _config(manifest: Manifest, profile: str, outputs: dict[str, Array]) -> str:
-    from hilum.models import profiles  # noqa: PLC0415 - Triton's schema brings grpc; a reader of the catalogue needs none
+def _configured(manifest: Manifest, tree: Path, order: _Order, outputs: Mapping[str, Array], progress: Progress) -> dict[str, Any]:
+    """Write `config.pbtxt` and, for TensorRT, the request for a plan; what the record says of the profile."""
+    # Triton's schema brings grpc, and a reader of the catalogue needs none.
+    from hilum.models import profile_checks, profiles, tensorrt  # noqa: PLC0415
+    from hilum.models.served import served, shape_ranges  # noqa: PLC0415
 
-    release, (_, height, width) = manifest.release, manifest.spec.wire_shape
-    grid = outputs["cam"].shape[2:] if release.has_cam else None
-    served = profiles.Served(
-        triton_name=release.triton_name,
-        wire_type=manifest.spec.wire_dtype,
-        height=height,
-        width=width,
-        outputs=len(release.labels),
-        cam_grid=(grid[0], grid[1]) if grid else None,
-        max_batch=release.max_batch,
-        engine=release.engine,
-        precision=release.precision,
-        optimisation=manifest.engine.optimisation,
-    )
-    return profiles.render(served, profile)
+    grid = [int(size) for size in outputs["cam"].shape[2:]] if manifest.release.has_cam else None
+    said = served(manifest, grid, order.accelerator)
+    (tree / "config.pbtxt").write_text(profiles.render(said, order.profile), encoding="utf-8")
+    if problems := list(profile_checks.check_onnx(tree / "1/model.onnx", said)):
+        raise ConfigurationError(problems)
+    facts = {"accelerator": order.accelerator, "cam_grid": grid}
+    if order.profile != "tensorrt":
+        return facts
+    progress(f"{manifest.release.id}: {tensorrt.lay_ready(tree, manifest, said)}")
+    return {**facts, "optimization_profile": shape_ranges(said)}
 
 
 def _record(manifest: Manifest, onnx_file: Path, logits: Array) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
+from hilum.models import exact_maps
 from hilum.models.manifest_tables import EngineTable
 from hilum_preprocessing.spec import InputSpec
 
@@ -27,11 +28,20 @@ _TOLERANCES: Final = {"f32": 2e-3, "bf16": 0.25, "int8": 0.6}
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """(1, 1, H, W) in the wire dtype, the (1, L) float32 logits that the release gives for it, and how far off they may be."""
+    """(1, 1, H, W) in the wire dtype, the (1, L) float32 logits that the release gives for it, and how far off they may be.
+
+    `name`: the canary itself, or a golden case. `cam_bias`: (L,) float32, where the release has maps.
+    """
 
     image: Array
     logits: Array
     tolerance: float
+    name: str = "the canary"
+    cam_bias: Array | None = None
+
+    def broken_maps(self, logits: Array, cam: Array | None) -> str | None:
+        """None where there are no maps, or where each gives its logit. Else what is wrong, for people."""
+        return None if self.cam_bias is None else exact_maps.broken_rule(logits, cam, self.cam_bias, self.tolerance)
 
 
 def tolerance(engine: EngineTable) -> float:
@@ -65,14 +75,25 @@ def wire_range(spec: InputSpec) -> tuple[float, float]:
 
 def read_canary(release: Release, built_dir: Path) -> Canary:
     """The canary that was recorded when the release was built, whatever the profile. Raises ConfigurationError when it was not."""
-    paths = sorted(built_dir.glob(f"*/{release.triton_name}/build.json"))
-    records = [record for path in paths if (record := _record(path)).get("build_key") == release.build_key]
-    if not records:
-        state = "was built from another manifest or by another Hilum" if paths else "is not built"
-        raise ConfigurationError([f"{release.id} {state} in {built_dir}: run `hilum models build {release.id}`"])
-    recorded = records[0]["canary"]
+    recorded = _record(find_record(release, built_dir))["canary"]
     image = canary_image(InputSpec.from_mapping(release.input_spec))
-    return Canary(image, np.array([recorded["logits"]], np.float32), float(recorded["tolerance"]))
+    bias = recorded.get("cam_bias")
+    return Canary(
+        image,
+        np.array([recorded["logits"]], np.float32),
+        float(recorded["tolerance"]),
+        cam_bias=None if bias is None else np.array(bias, np.float32),
+    )
+
+
+def find_record(release: Release, built_dir: Path) -> Path:
+    """`build.json` of an up-to-date tree of the release, whatever the profile. Raises ConfigurationError when there is none."""
+    paths = sorted(built_dir.glob(f"*/{release.triton_name}/build.json"))
+    for path in paths:
+        if _record(path).get("build_key") == release.build_key:
+            return path
+    state = "was built from another manifest or by another Hilum" if paths else "is not built"
+    raise ConfigurationError([f"{release.id} {state} in {built_dir}: run `hilum models build {release.id}`"])
 
 
 def _record(path: Path) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 
 Batch = np.ndarray[Any, np.dtype[Any]]
 Engine = Callable[[Batch], Mapping[str, Batch]]
+OUTPUTS = frozenset({"logits", "member_logits", "cam"})
 
 
 def refuse_numpy_2(version: str) -> None:
@@ -30,7 +32,10 @@ def refuse_missing_precision(precision: str, capabilities: Sequence[str]) -> Non
 
 
 def open_engine(artefact: Path, engine: str, precision: str, optimisation: str, threads: int = 0) -> Engine:
-    """(B, 1, H, W) → {"logits": (B, L) float32, maybe "cam"}. `threads` 0: all cores that this process may use."""
+    """(B, 1, H, W) → {"logits": (B, L) float32, maybe "member_logits" and "cam"}. `threads` 0: all cores that this process may use.
+
+    Raises RuntimeError, here or when it is called, where the engine cannot take the artefact.
+    """
     cores = threads or len(os.sched_getaffinity(0))
     if engine == "openvino":
         return _openvino(artefact, precision, cores)
@@ -50,13 +55,26 @@ def _openvino(artefact: Path, precision: str, threads: int) -> Engine:
 
     def run(batch: Batch) -> Mapping[str, Batch]:
         outputs = request.infer({"image": batch})
-        return {name: np.array(value) for port, value in outputs.items() for name in port.get_names() & {"logits", "cam"}}
+        return {name: np.array(value) for port, value in outputs.items() for name in port.get_names() & OUTPUTS}
 
     return run
 
 
+@contextmanager
+def onnxruntime_errors() -> Iterator[None]:
+    """ONNX Runtime's exceptions have no class in common; here they are RuntimeErrors, as OpenVINO's."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state  # noqa: PLC0415 - as above
+
+    of_files = state.InvalidGraph, state.InvalidProtobuf, state.NoSuchFile, state.NoModel
+    of_work = state.Fail, state.InvalidArgument, state.NotImplemented, state.RuntimeException, state.EngineError
+    try:
+        yield
+    except (*of_files, *of_work) as error:
+        raise RuntimeError(str(error)) from error
+
+
 def onnxruntime_session(artefact: Path, optimisation: str, threads: int = 0) -> Any:  # noqa: ANN401 - onnxruntime has no types
-    """An onnxruntime.InferenceSession on the CPU, at the graph optimisation level that the release pins."""
+    """An onnxruntime.InferenceSession on the CPU, at the graph optimisation level that the release pins. Raises RuntimeError."""
     import onnxruntime  # noqa: PLC0415 - as above
 
     levels = onnxruntime.GraphOptimizationLevel
@@ -69,13 +87,19 @@ def onnxruntime_session(artefact: Path, optimisation: str, threads: int = 0) -> 
     }[optimisation]
     options.intra_op_num_threads = threads
     options.log_severity_level = 3  # errors; its warnings list every constant of a quantised graph
-    return onnxruntime.InferenceSession(str(artefact), options, providers=["CPUExecutionProvider"])
+    with onnxruntime_errors():
+        return onnxruntime.InferenceSession(str(artefact), options, providers=["CPUExecutionProvider"])
 
 
 def _onnxruntime(artefact: Path, optimisation: str, threads: int) -> Engine:
     session = onnxruntime_session(artefact, optimisation, threads)
-    names = [output.name for output in session.get_outputs() if output.name in {"logits", "cam"}]
-    return lambda batch: dict(zip(names, session.run(names, {"image": batch}), strict=True))
+    names = [output.name for output in session.get_outputs() if output.name in OUTPUTS]
+
+    def run(batch: Batch) -> Mapping[str, Batch]:
+        with onnxruntime_errors():
+            return dict(zip(names, session.run(names, {"image": batch}), strict=True))
+
+    return run
 
 
 def split(outputs: Mapping[str, Batch], sizes: Sequence[int]) -> list[dict[str, Batch]]:

@@ -11,18 +11,37 @@ from typing import Any, Final
 
 # A change of these files can change a built tree; of the others it cannot.
 _BUILDER: Final = (
+    "accelerators.py",
     "architectures.py",
     "artefact.py",
     "brought_onnx.py",
     "build.py",
     "canary.py",
+    "checkpoint_names.py",
+    "contract.py",
     "densenet.py",
     "embedded_model.py",
+    "ensemble.py",
+    "ensemble_rules.py",
+    "exact_maps.py",
     "export.py",
+    "golden.py",
+    "graph_sharing.py",
+    "half_precision.py",
+    "onnx_file.py",
+    "profile_checks.py",
     "profiles.py",
+    "prologue.py",
+    "resnet.py",
+    "safetensors_file.py",
+    "served.py",
     "state_dict.py",
+    "tensorrt.py",
     "untrained.py",
     "vision_transformer.py",
+    "vit.py",
+    "vit_shape.py",
+    "wire_image.py",
 )
 
 
@@ -44,6 +63,15 @@ def file_sha256(path: Path) -> str:
     """Of a weights file or a built model, read in pieces."""
     with path.open("rb") as source:
         return hashlib.file_digest(source, "sha256").hexdigest()
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """What a JSON file of a built tree says; empty where it is gone or damaged."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 @functools.cache

@@ -1,67 +1,47 @@
-"""The two ways to serve a release from one ONNX file, with the same names and tensors: Python backend here, ONNX Runtime's in NGC images.
+"""The ways to serve a release from one ONNX file, with the same names and tensors.
 
-`render` gives a `config.pbtxt`, `check` refuses one that Triton would refuse or that is known to harm. Of tritonclient only the schema of
-`config.pbtxt` is used here; calls go through the analyser's gateway.
+`embedded` is Triton's Python backend, here; `onnxruntime` and `tensorrt` are those of NGC's images.
+
+`render` gives a `config.pbtxt`, checked by `profile_checks` before anybody sees it.
 """
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from google.protobuf import text_format  # type: ignore[import-untyped]  # protobuf ships no types
-from tritonclient.grpc import model_config_pb2
-
 from hilum.errors import ConfigurationError
+from hilum.models import profile_checks
+from hilum.models.accelerators import ACCELERATORS
+from hilum.models.served import WIRE_TYPES, Served, preferred_sizes, warm_sizes
 
-_WIRE_TYPES: Final = {"uint8": "TYPE_UINT8", "fp16": "TYPE_FP16"}
 # Triton's onnxruntime backend counts in its own way; 0, its default, means all.
 _GRAPH_LEVELS: Final = {"all": 0, "extended": 1, "basic": -1, "disabled": 2}
+_ENGINES_PER_GPU: Final = 2  # one computes while the other copies
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What a profile has to say: the tensor contract and what the release pins."""
-
-    triton_name: str
-    wire_type: str
-    height: int
-    width: int
-    outputs: int
-    cam_grid: tuple[int, int] | None
-    max_batch: int
-    engine: str
-    precision: str
-    optimisation: str
-
-
-def _head(served: Served, backend: str) -> str:
-    cam = (
-        f'  {{ name: "cam" data_type: TYPE_FP16 dims: [{served.outputs}, {served.cam_grid[0]}, {served.cam_grid[1]}] }},\n'
-        if served.cam_grid
-        else ""
-    )
+def _head(served: Served, runs_in: str, group: str) -> str:
+    outputs = ",\n".join(f'  {{ name: "{name}" data_type: {kind} dims: {dims} }}' for name, (kind, dims) in served.tensors.items())
     return (
         f'name: "{served.triton_name}"\n'
-        f'backend: "{backend}"\n'
+        f"{runs_in}\n"
         f"max_batch_size: {served.max_batch}\n"
-        f'input [ {{ name: "image" data_type: {_WIRE_TYPES[served.wire_type]} dims: [1, {served.height}, {served.width}] }} ]\n'
-        f"output [\n{cam}"
-        f'  {{ name: "logits" data_type: TYPE_FP32 dims: [{served.outputs}] }}\n]\n'
-        "instance_group [ { kind: KIND_CPU count: 1 } ]\n"
-        f"dynamic_batching {{ preferred_batch_size: {preferred_sizes(served.max_batch)} max_queue_delay_microseconds: 2000 }}\n"
+        f'input [ {{ name: "image" data_type: {WIRE_TYPES[served.wire_type]} dims: {served.image_dims} }} ]\n'
+        f"output [\n{outputs}\n]\n"
+        f"instance_group [ {{ {group} }} ]\n"
+        # No delay: the analyser fills the batches, and one that is not full would only wait for what does not come.
+        f"dynamic_batching {{ preferred_batch_size: {preferred_sizes(served.max_batch)} }}\n"
     )
-
-
-def preferred_sizes(max_batch: int) -> list[int]:
-    """Half a batch and a whole one."""
-    return sorted({max(1, max_batch // 2), max_batch})
 
 
 def _parameters(values: Mapping[str, str]) -> str:
     return "".join(f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}\n' for key, value in values.items())
+
+
+def _warm_up(served: Served) -> str:
+    tensor = f"data_type: {WIRE_TYPES[served.wire_type]} dims: {served.image_dims} zero_data: true"
+    image = f'inputs {{ key: "image" value: {{ {tensor} }} }}'
+    return "".join(f'model_warmup {{ name: "batch {size}" batch_size: {size} {image} }}\n' for size in warm_sizes(served.max_batch))
 
 
 def _embedded(served: Served) -> str:
@@ -72,58 +52,47 @@ def _embedded(served: Served) -> str:
         "artefact": "model.onnx",
         "threads": "0",
     }
-    return _head(served, "python") + _parameters(pinned)
+    return _head(served, 'backend: "python"', "kind: KIND_CPU count: 1") + _parameters(pinned)
 
 
 def _onnxruntime(served: Served) -> str:
-    if served.precision == "bf16":
-        problem = "the release pins bf16, which Triton's onnxruntime backend cannot run; use the embedded profile"
-        raise ConfigurationError([f"{served.triton_name}: {problem}"])
-    tensor = f"data_type: {_WIRE_TYPES[served.wire_type]} dims: [1, {served.height}, {served.width}] zero_data: true"
-    image = f'inputs {{ key: "image" value: {{ {tensor} }} }}'
-    warm = "".join(f'model_warmup {{ name: "batch {size}" batch_size: {size} {image} }}\n' for size in sorted({1, served.max_batch}))
-    return _head(served, "onnxruntime") + f"optimization {{ graph {{ level: {_GRAPH_LEVELS[served.optimisation]} }} }}\n" + warm
+    _require_precision(served, "bf16", "Triton's onnxruntime backend cannot run; use the embedded profile")
+    group = f"kind: {'KIND_CPU' if served.accelerator == 'none' else 'KIND_GPU'} count: 1"
+    optimisation = f"graph {{ level: {_GRAPH_LEVELS[served.optimisation]} }}{ACCELERATORS[served.accelerator](served)}"
+    return _head(served, 'backend: "onnxruntime"', group) + f"optimization {{ {optimisation} }}\n" + _warm_up(served)
 
 
-PROFILES: Final[Mapping[str, Callable[[Served], str]]] = {"embedded": _embedded, "onnxruntime": _onnxruntime}
+def _tensorrt(served: Served) -> str:
+    _require_precision(served, "bf16", "plans are not made for; use the embedded profile")
+    _require_precision(served, "int8", "TensorRT cannot take over from ONNX Runtime; build the release that it was made from")
+    group = f"kind: KIND_GPU count: {_ENGINES_PER_GPU}"
+    graphs = " ".join(_cuda_graphs(served))
+    return _head(served, 'platform: "tensorrt_plan"', group) + f"optimization {{ cuda {{ graphs: true {graphs} }} }}\n" + _warm_up(served)
+
+
+def _cuda_graphs(served: Served) -> Iterator[str]:
+    """A graph for each warm size; a batch between two sizes uses the larger one's."""
+    image = f'input {{ key: "image" value {{ dim: {served.image_dims} }} }}'
+    smaller = 0
+    for size in warm_sizes(served.max_batch):
+        lower = f" graph_lower_bound {{ batch_size: {smaller + 1} {image} }}" if size > smaller + 1 else ""
+        yield f"graph_spec {{ batch_size: {size} {image}{lower} }}"
+        smaller = size
+
+
+def _require_precision(served: Served, precision: str, why_not: str) -> None:
+    if served.precision == precision:
+        raise ConfigurationError([f"{served.triton_name}: the release pins {precision}, which {why_not}"])
+
+
+PROFILES: Final[Mapping[str, Callable[[Served], str]]] = {"embedded": _embedded, "onnxruntime": _onnxruntime, "tensorrt": _tensorrt}
 
 
 def render(served: Served, profile: str) -> str:
     """`config.pbtxt` of one release in one profile, checked."""
+    if served.accelerator != "none" and profile != "onnxruntime":
+        raise ConfigurationError([f"{served.triton_name}: an accelerator belongs to the onnxruntime profile, not to {profile}"])
     text = PROFILES[profile](served)
-    if problems := list(check(text, served)):
+    if problems := list(profile_checks.check(text, served)):
         raise ConfigurationError(problems)
     return text
-
-
-def check(text: str, served: Served) -> Iterator[str]:
-    """Every reason why Triton must not be given this text."""
-    try:
-        config = text_format.Parse(text, model_config_pb2.ModelConfig())
-    except text_format.ParseError as error:
-        yield f"{served.triton_name}: config.pbtxt: {error}"
-        return
-    for problem in itertools.chain(_contract_problems(config, served), _queue_problems(config)):
-        yield f"{served.triton_name}: config.pbtxt: {problem}"
-
-
-def _contract_problems(config: model_config_pb2.ModelConfig, served: Served) -> Iterator[str]:
-    if config.name != served.triton_name:
-        yield f"name {config.name!r} is not the folder's name"
-    tensors = {t.name: (model_config_pb2.DataType.Name(t.data_type), list(t.dims)) for t in (*config.input, *config.output)}
-    wanted = {"image": (_WIRE_TYPES[served.wire_type], [1, served.height, served.width]), "logits": ("TYPE_FP32", [served.outputs])}
-    if served.cam_grid:
-        wanted["cam"] = ("TYPE_FP16", [served.outputs, *served.cam_grid])
-    for name in sorted(set(tensors) | set(wanted)):
-        if tensors.get(name) != wanted.get(name):
-            yield f"tensor {name!r} is {tensors.get(name)}, the contract says {wanted.get(name)}"
-    if any(size > config.max_batch_size for size in config.dynamic_batching.preferred_batch_size):
-        yield f"a preferred batch size exceeds max_batch_size {config.max_batch_size}"
-
-
-def _queue_problems(config: model_config_pb2.ModelConfig) -> Iterator[str]:
-    """Triton 2.51 waits up to 500 ms at a time once a queue policy is set; priorities and limits live in the analyser."""
-    allowed = {"preferred_batch_size", "max_queue_delay_microseconds"}
-    for descriptor, _ in config.dynamic_batching.ListFields():
-        if descriptor.name not in allowed:
-            yield f"dynamic_batching holds {descriptor.name}, a queue policy: it stalls the batcher 500 ms at a time"

@@ -15,6 +15,7 @@ from hilum.models.architectures import Network, Normaliser
 from hilum_preprocessing.spec import InputSpec
 
 _IMAGES: Final = 6
+_RESIDUAL: Final = 0.25
 
 
 def fill(network: nn.Module, spec: InputSpec, seed: int) -> None:
@@ -35,12 +36,17 @@ def _draw_parameters(network: nn.Module, generator: torch.Generator) -> None:
     for name, parameter in network.named_parameters():
         with torch.no_grad():
             if parameter.dim() == 1:
-                parameter.fill_(1.0 if name.endswith("weight") else 0.0)
+                parameter.fill_(_scale(name) if name.endswith("weight") else 0.0)
                 continue
             # Variance 2 / fan-in before a ReLU (He et al., ICCV 2015), 1 / fan-in elsewhere; tokens and positions are as large as a patch.
             fan_in = parameter[0].numel() if parameter.dim() != 3 else 1
             bound = (6.0 / fan_in) ** 0.5 if parameter.dim() == 4 else (3.0 / fan_in) ** 0.5
             parameter.copy_((torch.rand(parameter.shape, generator=generator) * 2 - 1) * bound)
+
+
+def _scale(name: str) -> float:
+    """The last normalisation of a residual block starts small (Goyal et al. 2017): else rounding grows from block to block, up to 1e-4."""
+    return _RESIDUAL if name.endswith("bn3.weight") else 1.0
 
 
 def _set_statistics(network: nn.Module, inputs: Tensor) -> None:

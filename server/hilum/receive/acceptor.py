@@ -17,18 +17,23 @@ from pynetdicom.pdu_primitives import A_ABORT
 from pynetdicom.presentation import build_context
 
 from hilum import telemetry
+from hilum.dimse import pdu
 from hilum.receive import policy
 from hilum.receive.account import Account, printable
+from hilum.receive.advice import NotAccepted, advise
+from hilum.receive.commitment import Commitment
 from hilum.receive.door import Door
 from hilum.receive.handover import Handover
 from hilum.receive.storage import Storage
 from hilum.receive.streamed_association import StreamedAssociation
 from hilum.receive.streamed_storage import StreamedStorage
+from hilum.receive.streaming.protocol import Reason
+from hilum.receive.tls import shut_down
 
 _log = telemetry.logger("receive")
 
 _CLOSE_SECONDS = 2.0  # a peer closes its connection this soon after release, rejection or abort, or we do
-_LOOK_SECONDS = 0.25
+_LOOK_SECONDS, _ESTABLISHED_LOOK_SECONDS = 0.25, 1.0
 
 
 class Acceptor:
@@ -39,8 +44,10 @@ class Acceptor:
         self._door = door
         self._account = Account(peer_address, started_at=time.time())
         self._storage = Storage(assoc, self._account, door.reception, door.settings.maximum_object_bytes)
+        self._commitment = Commitment(assoc, self._account, door.desk, lambda: self._storage.is_busy)
         self._handover = Handover(assoc, is_wanted=door.is_streaming)
         self._streamed: StreamedAssociation | None = None
+        self._terms = door.policy.terms("")
         self._is_closed = False
         for event, handler in (
             (evt.EVT_REQUESTED, self._requested),
@@ -48,7 +55,9 @@ class Acceptor:
             (evt.EVT_PDU_RECV, self._storage.pdu_received),
             (evt.EVT_PDU_SENT, self._pdu_sent),
             (evt.EVT_DIMSE_RECV, self._storage.message_received),
+            (evt.EVT_DIMSE_RECV, self._commitment.message_received),
             (evt.EVT_C_STORE, self._storage.store),
+            (evt.EVT_N_ACTION, self._commitment.requested),
             (evt.EVT_ACSE_RECV, self._acse_received),
             (evt.EVT_CONN_CLOSE, self._connection_closed),
         ):
@@ -59,15 +68,21 @@ class Acceptor:
         account.is_requested = True
         called, calling = str(request.called_ae_title), str(request.calling_ae_title)
         account.called_ae_title, account.calling_ae_title = printable(called), printable(calling)
+        self._terms = self._door.policy.terms(calling)
         account.rejection = self._door.admit(self, called, calling, account.peer_address)
         if (rejection := account.rejection) is not None:
             self.assoc.acse.send_reject(rejection.result, rejection.source, rejection.diagnostic)
             self.assoc.kill()
             return
-        proposed = [context.abstract_syntax for context in request.presentation_context_definition_list]
+        contexts = request.presentation_context_definition_list
+        if not all(context.abstract_syntax and context.transfer_syntax for context in contexts):  # PS3.8 9.3.2.2; pynetdicom dies of it
+            self._abort_by_provider()
+            self.assoc.kill()
+            return
+        proposed = [context.abstract_syntax for context in contexts]
         # Only what this peer asks for: pynetdicom compares, and would copy, every context that we support.
         self.assoc.acceptor.supported_contexts = [
-            build_context(abstract, list(syntaxes)) for abstract, syntaxes in policy.supported(proposed).items()
+            build_context(abstract, list(syntaxes)) for abstract, syntaxes in policy.supported(proposed, self._terms).items()
         ]
 
     def _established(self, _event: Event) -> None:
@@ -75,11 +90,12 @@ class Acceptor:
         telemetry.ASSOCIATIONS_OPEN.inc()
         accepted = frozenset(context.abstract_syntax for context in self.assoc.accepted_contexts)
         self._account.accepted = accepted
-        self._account.not_accepted = tuple(
-            policy.NotAccepted(context.abstract_syntax, is_known=context.result == 4)
+        refused = tuple(
+            NotAccepted(context.abstract_syntax, is_known=context.result == 4)
             for context in self.assoc.rejected_contexts
             if context.abstract_syntax not in accepted
         )
+        self._account.not_accepted, self._account.advice_on_contexts = refused, advise(refused, self._terms)
         if (sock := self._handover.take_over()) is not None:
             provider = StreamedStorage(self._account, self._door.reception)
             self._streamed = StreamedAssociation(self.assoc, sock, provider, self._door.closing)
@@ -128,12 +144,35 @@ class Acceptor:
         """Wait for the end of the association, cut off a peer that does not close, and hand its row on."""
         over_since: float | None = None
         while self.assoc.is_alive():
-            self.assoc.join(_LOOK_SECONDS)
+            self.assoc.join(_ESTABLISHED_LOOK_SECONDS if self.assoc.is_established else _LOOK_SECONDS)
+            if self._is_unreadable:
+                self._abort_unreadable()
             if self._is_over:
                 over_since = over_since or time.monotonic()
                 self._make_end(time.monotonic() - over_since)
         self._door.leave(self)
         self._write_row()
+
+    @property
+    def _is_unreadable(self) -> bool:
+        """Whether the thread that reads has died of the request, as pynetdicom's does of an even Presentation Context ID."""
+        is_ended = self._account.is_requested or self._account.is_nonsense or self._is_closed
+        return not is_ended and self.assoc.dul.ident is not None and not self.assoc.dul.is_alive()
+
+    def _abort_unreadable(self) -> None:
+        self._account.is_nonsense = True
+        self._abort_by_provider()
+        self._is_closed = True
+        self.assoc.dul.to_user_queue.put(None)
+
+    def _abort_by_provider(self) -> None:
+        """Past pynetdicom, which says of every abort before the acceptance that it is the user's (PS3.8 9.3.8)."""
+        self._account.abort_reason = "protocol_error"
+        self.assoc.is_aborted = True
+        if (wrapped := self.assoc.dul.socket) is not None and (sock := wrapped.socket) is not None:
+            with contextlib.suppress(OSError):
+                sock.sendall(pdu.provider_abort(Reason.INVALID_PARAMETER))
+        self.cut()
 
     def _make_end(self, seconds: float) -> None:
         if self._is_closed:
@@ -155,7 +194,7 @@ class Acceptor:
         """Close the connection hard; pynetdicom's threads notice."""
         if (wrapped := self.assoc.dul.socket) is not None and (sock := wrapped.socket) is not None:
             with contextlib.suppress(OSError):
-                sock.shutdown(socket.SHUT_RDWR)
+                shut_down(sock, socket.SHUT_RDWR)
 
     def _write_row(self) -> None:
         if self._account.is_established:

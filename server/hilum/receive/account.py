@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hilum.domain import AssociationRecord
-from hilum.receive.policy import STORAGE_SOP_CLASSES, NotAccepted, Rejection, advise
+from hilum.receive.advice import NotAccepted
+from hilum.receive.policy import Rejection
 from hilum.receive.refusals import Answer
+from hilum.receive.terms import STORAGE_SOP_CLASSES
 
 _NOT_DICOM = "It sent something that is not an A-ASSOCIATE-RQ. Check that the sender speaks DICOM to this port, without TLS."
 
@@ -22,13 +24,16 @@ class Account:
     is_requested: bool = False
     is_established: bool = False
     is_nonsense: bool = False
+    handshake_advice: str | None = None  # the TLS handshake failed, and nothing else happened
     rejection: Rejection | None = None
     accepted: frozenset[str] = frozenset()
     not_accepted: tuple[NotAccepted, ...] = ()
+    advice_on_contexts: str | None = None
     stored: int = 0
     own_documents: int = 0
     refused: int = 0
     last_refusal: Answer | None = None
+    commitment_refusal: Answer | None = None
     abort_reason: str | None = None
 
     def outcome(self, *, is_released: bool) -> str | None:
@@ -60,6 +65,8 @@ class Account:
             return self.rejection.reason
         if self.last_refusal is not None:
             return self.last_refusal.label
+        if self.commitment_refusal is not None:
+            return self.commitment_refusal.label
         if self.not_accepted and not self.accepted.intersection(STORAGE_SOP_CLASSES):
             is_unknown = any(not item.is_known for item in self.not_accepted)
             return "sop_class_not_accepted" if is_unknown else "transfer_syntax_not_accepted"
@@ -68,13 +75,17 @@ class Account:
         return None
 
     def _advice(self) -> str | None:
+        if self.handshake_advice is not None:
+            return self.handshake_advice
         if self.rejection is not None:
             return self.rejection.advice
         if self.is_nonsense and not self.is_requested:
             return _NOT_DICOM
-        parts = [advise(self.not_accepted)]
+        parts = [self.advice_on_contexts]
         if (last := self.last_refusal) is not None:
             parts.append(f"{self.refused} C-STORE refused, the last with {last.label}: {last.comment}.")
+        if (asked := self.commitment_refusal) is not None:
+            parts.append(f"Storage commitment refused, the last with {asked.label}: {asked.comment}.")
         return " ".join(part for part in parts if part) or None
 
 

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from hilum.receive import policy
 from hilum.receive.account_book import AccountBook
+from hilum.receive.census import Seat
+from hilum.receive.commitment_desk import Desk
+from hilum.receive.policy import Open, Policy, Rejection
 from hilum.receive.reception import Reception
 from hilum.settings import Receive
 
@@ -29,26 +31,33 @@ class Door:
     """
 
     settings: Receive
+    policy: Policy
     reception: Reception
     accounts: AccountBook
-    watermarks: Callable[[], policy.Rejection | None] = lambda: None
+    desk: Desk
+    watermarks: Callable[[], Rejection | None] = lambda: None
     is_streaming: bool = False
+    seat: Seat = field(default_factory=Seat)
     closing: threading.Event = field(default_factory=threading.Event)
     _admitted: dict[Guest, str] = field(default_factory=dict)  # each with its Calling AE Title
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def admit(self, guest: Guest, called: str, calling: str, peer_address: str = "") -> policy.Rejection | None:
+    def admit(self, guest: Guest, called: str, calling: str, peer_address: str = "") -> Rejection | None:
         """Count this association in, or say why not."""
         full = self.watermarks()  # outside of the lock: it may ask the ledger
-        with self._lock:
-            titles = [title for other, title in self._admitted.items() if other.is_open]
-            of_sender = titles.count(calling.strip())
-            refused = policy.rejection(called, calling, len(titles), self.settings, peer_address=peer_address, open_of_sender=of_sender)
-            if (rejection := refused or full) is None:
-                self._admitted[guest] = calling.strip()
+        with self._lock, self.seat.held() as elsewhere:
+            titles, title = self._open_titles(), calling.strip()
+            already = Open(len(titles) + elsewhere.total(), titles.count(title) + elsewhere.of(title))
+            if (rejection := self.policy.rejection(called, calling, peer_address, already) or full) is None:
+                self._admitted[guest] = title
+                self.seat.write([*titles, title])
             return rejection
 
     def leave(self, guest: Guest) -> None:
         """The association is over."""
         with self._lock:
             self._admitted.pop(guest, None)
+            self.seat.write(self._open_titles())
+
+    def _open_titles(self) -> list[str]:
+        return [title for guest, title in self._admitted.items() if guest.is_open]

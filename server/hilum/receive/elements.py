@@ -18,8 +18,10 @@ from hilum.receive.refusals import CannotUnderstand
 
 _ITEM, _ITEM_END, _SEQUENCE_END = 0xFFFEE000, 0xFFFEE00D, 0xFFFEE0DD
 _UNDEFINED = 0xFFFFFFFF
-# PS3.5 7.1.2: these VRs have a 16-bit length; all others, those of the future included, a 32-bit one.
+# PS3.5 7.1.2: these VRs have a 16-bit length; all others, those of the future included, a 32-bit one. pydicom, which reads the header
+# once it is stored, knows no others, takes their length for a 16-bit one, and finds nothing of what follows: such objects are refused.
 _SHORT_VRS = frozenset(b"AE AS AT CS DA DS DT FL FD IS LO LT PN SH SL SS ST TM UI UL US".split())
+_LONG_VRS = frozenset(b"OB OD OF OL OV OW SQ SV UC UN UR UT UV".split())
 _VR = re.compile(rb"[A-Z]{2}")
 # An element with a 16-bit length, the 32-bit length of the others, and the header of implicit VR (PS3.5 7.1.2, 7.1.3), by byte order.
 _LAYOUTS = {order: (Struct(f"{order}HH2sH"), Struct(f"{order}L"), Struct(f"{order}HHL")) for order in "<>"}
@@ -55,15 +57,32 @@ def encoding_of(transfer_syntax_uid: str) -> Encoding:
     return _EXPLICIT_BIG if transfer_syntax_uid == ExplicitVRBigEndian else EXPLICIT_LITTLE
 
 
-def elements(data: memoryview, encoding: Encoding) -> Iterator[Element]:
-    """The elements of the top level. A value is not looked at before the caller asks for the next element."""
+def elements(data: memoryview, encoding: Encoding, wanted: frozenset[int] | None = None) -> Iterator[Element]:
+    """The elements of the top level, or the `wanted` ones and perhaps others.
+
+    A value is not looked at before the caller asks for the next element.
+    """
     position = 0
     while position < len(data):
+        if wanted is not None and not encoding.is_implicit:
+            position = _first_wanted(data, position, wanted, _LAYOUTS[encoding.byte_order][0])
         element = _element(data, position, encoding)
         yield element
         position = _end_of(data, element, encoding)
         if position > len(data):
             raise CannotUnderstand(f"The data set ends inside {name_of(element.tag)}")
+
+
+def _first_wanted(data: memoryview, position: int, wanted: frozenset[int], layout: Struct) -> int:
+    """The position of the first element that is wanted, has no 16-bit length, or is the last one that begins within the data."""
+    unpack, last = layout.unpack_from, len(data) - layout.size
+    while position <= last:
+        group, number, vr, length = unpack(data, position)
+        following = position + 8 + length
+        if following >= last or vr not in _SHORT_VRS or group << 16 | number in wanted:
+            break
+        position = following
+    return position
 
 
 def name_of(tag: int) -> str:
@@ -80,12 +99,18 @@ def _element(data: memoryview, position: int, encoding: Encoding) -> Element:
         group, number, vr, length = short.unpack_from(data, position)
         if vr in _SHORT_VRS:
             return Element(group << 16 | number, vr, position, position + 8, length)
-        if not _VR.fullmatch(vr):
-            raise CannotUnderstand("The data set is not encoded in its Transfer Syntax")
+        if vr not in _LONG_VRS:
+            raise CannotUnderstand(_strange(vr, group << 16 | number))
         (length,) = long.unpack_from(data, position + 8)
     except struct.error:
         raise CannotUnderstand("The data set ends inside the header of an element") from None
     return Element(group << 16 | number, vr, position, position + 12, None if length == _UNDEFINED else length)
+
+
+def _strange(vr: bytes, tag: int) -> str:
+    if _VR.fullmatch(vr):
+        return f"{name_of(tag)} has the unknown value representation {vr.decode()}; leave it out, or send it as UN"
+    return "The data set is not encoded in its Transfer Syntax"
 
 
 def _end_of(data: memoryview, element: Element, encoding: Encoding) -> int:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME
 from hilum.receive.elements import EXPLICIT_LITTLE, elements
 from hilum.receive.refusals import CannotUnderstand
 
+MAXIMUM_BYTES: Final = 64 << 10  # of what others write: it holds a few UIDs
 _PREFIX = bytes(128) + b"DICM"
 _GROUP_LENGTH_BYTES = 12
 _VERSION = b"\0\1"
@@ -77,3 +79,11 @@ def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
         values.get(number, b"").rstrip(b"\0 ").decode("ascii", "replace") for number in numbers
     )
     return FileMeta(sop_class, sop_instance, syntax, calling, called, address.removeprefix(_SCHEME)), start + length
+
+
+def decode_of_others(file: bytes | memoryview, calling_ae_title: str, called_ae_title: str, peer_address: str = "") -> tuple[FileMeta, int]:
+    """The same of a file that we have not written, and which is said to be sent so. Raises CannotUnderstand, also for what is left out."""
+    found, start = decode(file)
+    if not found.transfer_syntax_uid or not found.sop_class_uid:
+        raise CannotUnderstand("File Meta Information lacks SOP Class or Transfer Syntax")
+    return replace(found, calling_ae_title=calling_ae_title, called_ae_title=called_ae_title, peer_address=peer_address), start

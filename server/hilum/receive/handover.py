@@ -11,7 +11,7 @@ import threading
 
 from pynetdicom.association import Association
 
-from hilum.receive.policy import STREAMED_SOP_CLASSES
+from hilum.receive.terms import STREAMED_SOP_CLASSES
 
 _PATIENCE_SECONDS = 5.0
 

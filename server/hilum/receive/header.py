@@ -25,7 +25,7 @@ _NAMES = {
 }
 # Who made the object (PS3.3 C.7.5.1): what tells our own documents from images.
 _MANUFACTURER, _DEVICE_SERIAL_NUMBER = 0x00080070, 0x00181000
-_READ = frozenset((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER))
+_READ = frozenset((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER, _PIXEL_DATA))
 # PS3.5 9.1. Components with a leading zero are tolerated: they exist, and refusing an image for one helps nobody.
 _UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
@@ -77,7 +77,7 @@ def _inflate_beginning(data_set: bytes | memoryview) -> memoryview:
 def _read(data: memoryview, encoding: Encoding) -> Header:
     values: dict[int, bytes] = {}
     end, pixels_start, pixels_end = len(data), None, None
-    for element in elements(data, encoding):
+    for element in elements(data, encoding, _READ):
         if element.tag == _PIXEL_DATA:
             end, pixels_start = element.start, element.value
             pixels_end = None if element.length is None else element.value + element.length

@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -21,6 +21,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from hilum import telemetry
 from hilum.domain import Instance
 from hilum.receive.describe import describe
+from hilum.receive.file_lane import in_lane_of
 from hilum.receive.refusals import CannotUnderstand
 from hilum.receive.routing import arrivals_of
 from hilum.receive.threads import start_thread
@@ -31,7 +32,8 @@ from hilum.store.ledger import Ledger, RecordOutcome
 _log = telemetry.logger("receive")
 
 BATCH = 256
-_GATHER_SECONDS = 0.02
+# Rows are written a moment after the last image, and after 20 ms while more come in.
+_MOMENT_SECONDS, _GATHER_SECONDS = 0.004, 0.02
 _MAXIMUM_BACKLOG = 10_000
 # What is known of a file already waits in memory, so both its size and how many wait so are bounded; the others are read again.
 _MAXIMUM_KNOWN, _MAXIMUM_KNOWN_HEADER_BYTES = 1_000, 64 << 10
@@ -64,13 +66,16 @@ def index(
         archive.place(file)
     try:
         with telemetry.cpu("index_ledger"):
-            outcomes = ledger.record(arrivals_of(list(described.values()), settings, ledger.called_ae_titles))
+            arrivals = arrivals_of(list(described.values()), settings, ledger.ae_titles)
+            outcomes = ledger.record(in_lane_of(described, arrivals))
     except (DataError, IntegrityError) as error:
         return _index_singly(list(described), error, settings, ledger, archive)
     for file, outcome in zip(described, outcomes, strict=True):
         _settle(file, outcome, archive)
-        telemetry.INSTANCES_RECEIVED.labels(outcome=outcome.value).inc()
-    return Counter(outcomes)
+    counted = Counter(outcomes)
+    for outcome, count in counted.items():
+        telemetry.INSTANCES_RECEIVED.labels(outcome=outcome.value).inc(count)
+    return counted
 
 
 def _index_singly(files: Sequence[Path], error: Exception, settings: Settings, ledger: Ledger, archive: Archive) -> Counter[RecordOutcome]:
@@ -117,13 +122,17 @@ class Indexer:
         *,
         maximum_backlog: int = _MAXIMUM_BACKLOG,
         patience_seconds: float = _PATIENCE_SECONDS,
+        when_failed: Callable[[], None] = lambda: None,
     ) -> None:
+        """`when_failed`: called on its thread when a bug has ended it; nothing is indexed from then on, so that the process must end."""
         self._maximum_backlog, self._patience_seconds = maximum_backlog, patience_seconds
         self._settings, self._ledger, self._archive = settings, ledger, archive
         self._queue: queue.SimpleQueue[Acknowledged | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._failing_since: float | None = None
+        self.under_way: set[object] = set()  # what is being received now, and will be put
         self.failure: BaseException | None = None
+        self._when_failed = when_failed
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -137,10 +146,10 @@ class Indexer:
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether more should be refused: the ledger has been away for long, or cannot keep up (promise 3)."""
+        """Whether more should be refused: the ledger has been away for long, or cannot keep up (promise 3), or nobody indexes any more."""
         since = self._failing_since
         is_away = since is not None and time.monotonic() - since >= self._patience_seconds
-        return is_away or self._queue.qsize() >= self._maximum_backlog
+        return is_away or self.failure is not None or self._queue.qsize() >= self._maximum_backlog
 
     def stop(self, seconds: float) -> None:
         """Index what is left, for so long at most; the rest waits in `unindexed` for the next start."""
@@ -154,21 +163,28 @@ class Indexer:
             while batch := self._next_batch():
                 self._index(batch)
         except BaseException as error:
-            self.failure = error  # the listener's main thread ends the process with it
+            self.failure = error  # the process's main thread ends it with that
+            self._when_failed()
             raise
 
     def _next_batch(self) -> list[Acknowledged]:
         """At most 256 files, or those of 20 ms; none when it is time to stop."""
         if (first := self._queue.get()) is None:
             return []
-        batch, end = [first], time.monotonic() + _GATHER_SECONDS
+        # Asleep, and not at the queue: whoever acknowledges would wake us for each file, and then wait for us.
+        self._stopping.wait(_MOMENT_SECONDS)
+        if self.under_way:
+            self._stopping.wait(_GATHER_SECONDS - _MOMENT_SECONDS)
+        return [first, *self._waiting()]
+
+    def _waiting(self) -> Iterator[Acknowledged]:
+        """What has come meanwhile. The None of `stop` stays, so that it is the last one."""
         with contextlib.suppress(queue.Empty):
-            while len(batch) < BATCH:
-                if (following := self._queue.get(timeout=max(0.0, end - time.monotonic()))) is None:
+            for _ in range(BATCH - 1):
+                if (following := self._queue.get_nowait()) is None:
                     self._queue.put(None)
-                    break
-                batch.append(following)
-        return batch
+                    return
+                yield following
 
     def _index(self, batch: list[Acknowledged]) -> None:
         pause = _BACKOFF_SECONDS

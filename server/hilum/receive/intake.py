@@ -15,7 +15,7 @@ from hilum.receive.digests import Digests
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import Header
 from hilum.receive.indexer import Indexer
-from hilum.receive.refusals import OutOfResources
+from hilum.receive.refusals import OutOfResources, TooLarge
 from hilum.receive.store_command import StoreCommand
 from hilum.receive.taking import Taken
 from hilum.settings import Receive
@@ -30,12 +30,18 @@ class Intake:
 
     def begin(self, command: StoreCommand, header: Header) -> IncomingImage:
         """A new image; close it."""
-        return IncomingImage(self, command.meta, header, self._archive)
+        image = IncomingImage(self, command.meta, header, self._archive)
+        self._indexer.under_way.add(image)
+        return image
+
+    def end(self, image: IncomingImage) -> None:
+        """It is stored, or will never be."""
+        self._indexer.under_way.discard(image)
 
     def require_room(self, size: int, more: int) -> None:
         """Refuse before the disk is full or the queue too long (promise 3): `more` bytes come, which makes `size` of one data set."""
         if size > self._settings.maximum_object_bytes:
-            raise OutOfResources(f"Larger than the limit of {self._settings.maximum_object_bytes >> 20} MiB")
+            raise TooLarge(f"Larger than the limit of {self._settings.maximum_object_bytes >> 20} MiB")
         if self._archive.free_bytes() - more < self._settings.reserve_bytes:
             raise OutOfResources("Storage is nearly full; send again later")
         if self._indexer.is_overloaded:
@@ -84,5 +90,6 @@ class IncomingImage:
 
     def close(self) -> None:
         """Once, at the end."""
+        self._intake.end(self)
         if self._archived is not None:
             self._archived.close()

@@ -14,11 +14,12 @@ from hilum.receive.arriving import Arriving
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import MAXIMUM_HEADER_BYTES, Header
 from hilum.receive.intake import Intake
-from hilum.receive.policy import KEY_OBJECT_SELECTION, REPORT_SOP_CLASSES, STORAGE_SOP_CLASSES
+from hilum.receive.policy import Policy
 from hilum.receive.refusals import CannotUnderstand, NotForUs, OutOfResources, SopClassNotNegotiated
 from hilum.receive.rejection_note import read_note
 from hilum.receive.store_command import StoreCommand, StoreRequest
 from hilum.receive.taking import Taken, Taker
+from hilum.receive.terms import KEY_OBJECT_SELECTION, REPORT_SOP_CLASSES, STORAGE_SOP_CLASSES
 from hilum.store.ledger import Ledger
 
 _log = telemetry.logger("receive")
@@ -37,18 +38,19 @@ class Maker:
 class Reception:
     """Takes requests from any number of threads."""
 
-    def __init__(self, intake: Intake, ledger: Ledger, maker: Maker) -> None:
-        self._intake, self._ledger, self._maker = intake, ledger, maker
+    def __init__(self, intake: Intake, ledger: Ledger, maker: Maker, policy: Policy) -> None:
+        self._intake, self._ledger, self._maker, self._policy = intake, ledger, maker, policy
 
     def begin(self, command: StoreCommand) -> Arriving:
         """An object that comes in piece by piece; close it. Raises Refusal."""
-        return Arriving(command, self._taker)
+        return Arriving(command, self.taker)
 
     def store(self, request: StoreRequest) -> Taken:
         """Return when the request may be acknowledged. Raises Refusal or OSError, and then nothing of it is left."""
-        return arriving.store(request, self._taker)
+        return arriving.store(request, self.taker)
 
-    def _taker(self, command: StoreCommand, header: Header) -> Taker:
+    def taker(self, command: StoreCommand, header: Header) -> Taker:
+        """Who takes an object, now that its header is known. Raises Refusal."""
         sop_class = command.meta.sop_class_uid
         if sop_class == KEY_OBJECT_SELECTION:
             self._intake.require_room(0, 0)
@@ -61,6 +63,8 @@ class Reception:
             return _OwnDocument()
         if sop_class not in STORAGE_SOP_CLASSES:
             raise SopClassNotNegotiated("Of this SOP Class nothing can be stored")
+        if sop_class not in (terms := self._policy.terms(command.meta.calling_ae_title)).sop_classes:
+            raise SopClassNotNegotiated(f"This SOP Class is not in {terms.key('sop_classes')}")
         return self._intake.begin(command, header)
 
     def _is_ours(self, header: Header) -> bool:

@@ -23,6 +23,10 @@ class OutOfResources(Refusal):
     """Nothing is wrong with the object: send it again later."""
 
 
+class TooLarge(OutOfResources):
+    """The same status on the wire, and no use in sending it again."""
+
+
 class DataSetDoesNotMatch(Refusal):
     """The data set contradicts the command that carries it."""
 

@@ -1,4 +1,4 @@
-"""What shall happen with received instances: the route of their study decides, and a study's route is that of its first image."""
+"""What shall happen with received instances: sender and route of their study decide, and those are of its first image."""
 
 from __future__ import annotations
 
@@ -6,27 +6,34 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from hilum.domain import Instance, Lane
 from hilum.settings import Settings
-from hilum.store.recording import Arrival
+from hilum.store.arrival import Arrival
+
+Titles = tuple[str, str]  # the Calling and the Called AE Title
 
 
-def arrivals_of(instances: Sequence[Instance], settings: Settings, known: Callable[[Collection[str]], Mapping[str, str]]) -> list[Arrival]:
-    """In their order. `known` says of studies that have a row to which AE Title their first image was sent."""
-    if not settings.routes:
+def arrivals_of(
+    instances: Sequence[Instance], settings: Settings, known: Callable[[Collection[str]], Mapping[str, Titles]]
+) -> list[Arrival]:
+    """In their order. `known` says of studies that have a row between which AE Titles their first image went."""
+    if not (settings.routes or settings.senders):
         return [arrival_of(instance, settings) for instance in instances]
-    called = dict(known({instance.study_instance_uid for instance in instances}))
+    titles = dict(known({instance.study_instance_uid for instance in instances}))
     for instance in instances:
-        called.setdefault(instance.study_instance_uid, instance.called_ae_title)
-    return [arrival_of(instance, settings, called[instance.study_instance_uid]) for instance in instances]
+        titles.setdefault(instance.study_instance_uid, _titles(instance))
+    return [arrival_of(instance, settings, titles[instance.study_instance_uid]) for instance in instances]
 
 
-def arrival_of(instance: Instance, settings: Settings, called_ae_title: str | None = None) -> Arrival:
-    """One instance; `called_ae_title` where another one decides for its study."""
-    route = settings.route_of(instance.called_ae_title if called_ae_title is None else called_ae_title)
-    usual = settings.studies.quiet_for(instance.calling_ae_title)
+def arrival_of(instance: Instance, settings: Settings, titles: Titles | None = None) -> Arrival:
+    """One instance; `titles` where another one decides for its study."""
+    handling = settings.handling_of(*(titles or _titles(instance)))
     return Arrival(
         instance=instance,
-        lane=Lane[route.lane.upper()],
-        releases=route.releases or settings.models.releases,
-        quiet_seconds=usual if route.quiet_seconds is None else route.quiet_seconds,
-        maximum_wait_seconds=settings.studies.maximum_wait_seconds,
+        lane=Lane[handling.lane.upper()],
+        releases=handling.releases,
+        quiet_seconds=handling.quiet_seconds,
+        maximum_wait_seconds=handling.maximum_wait_seconds,
     )
+
+
+def _titles(instance: Instance) -> Titles:
+    return instance.calling_ae_title, instance.called_ae_title

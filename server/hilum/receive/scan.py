@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,13 +24,13 @@ class Recovered:
     outcomes: Counter[RecordOutcome] = field(default_factory=Counter)
 
 
-def recover(settings: Settings, ledger: Ledger, archive: Archive) -> Recovered:
-    """Sweep and index the folders of all listeners that are dead, on whichever host they were. Idempotent.
+def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Iterable[str] | None = None) -> Recovered:
+    """Sweep and index the folders of those of these processes (None: of all) that are dead, on whichever host they were. Idempotent.
 
     A file whose row is committed already is settled only; one that is no DICOM goes to quarantine. Raises SQLAlchemyError, OSError.
     """
     swept, outcomes = 0, Counter[RecordOutcome]()
-    for process in archive.processes():
+    for process in archive.processes() if processes is None else processes:
         with archive.held(process) as is_ours:
             if is_ours:
                 swept += archive.sweep(process)

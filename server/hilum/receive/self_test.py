@@ -15,11 +15,10 @@ from pynetdicom.sop_class import Verification
 from pynetdicom.transport import ThreadedAssociationServer
 
 from hilum import IMPLEMENTATION_CLASS_UID, telemetry
+from hilum.dimse import command_set, pdu
 from hilum.receive.account import Account
 from hilum.receive.handover import Handover
 from hilum.receive.streamed_association import StreamedAssociation
-from hilum.receive.streaming import pdu
-from hilum.receive.streaming.command import C_ECHO_RQ
 from hilum.receive.streaming.provider import Incoming
 from hilum.receive.threads import start_thread
 from hilum.settings import Receive
@@ -66,8 +65,8 @@ def _is_served(port: int) -> bool:
     with socket.create_connection(("127.0.0.1", port), timeout=_SECONDS) as peer:
         peer.sendall(_request())
         accepted = _next_pdu(peer)
-        peer.sendall(pdu.p_data(_EVERY_CONTEXT, _echo(), 0) + pdu.HEADER.pack(pdu.A_RELEASE_RQ, 4) + bytes(4))
-        return (accepted, _next_pdu(peer), _next_pdu(peer)) == (A_ASSOCIATE_AC().pdu_type, pdu.P_DATA_TF, pdu.A_RELEASE_RP)
+        peer.sendall(b"".join(pdu.p_data(_EVERY_CONTEXT, [_echo()], is_command=True)) + pdu.RELEASE)
+        return (accepted, _next_pdu(peer), _next_pdu(peer)) == (pdu.ASSOCIATE_AC, pdu.P_DATA_TF, pdu.RELEASE_RP)
 
 
 def _next_pdu(peer: socket.socket) -> int:
@@ -95,12 +94,13 @@ def _item(kind: int, content: bytes) -> bytes:
 
 def _echo() -> bytes:
     """A C-ECHO-RQ (PS3.7 9.3.5.1)."""
-    values = ((0x0100, C_ECHO_RQ), (0x0110, 1), (0x0800, 0x0101))
-    uid = b"1.2.840.10008.1.1\0"
-    elements: bytes = (
-        struct.pack("<HHL", 0, 0x0002, len(uid)) + uid + b"".join(struct.pack("<HHLH", 0, tag, 2, value) for tag, value in values)
-    )
-    return struct.pack("<HHLL", 0, 0, 4, len(elements)) + elements
+    numbers = {
+        command_set.COMMAND_FIELD: command_set.C_ECHO_RQ,
+        command_set.MESSAGE_ID: 1,
+        command_set.COMMAND_DATA_SET_TYPE: command_set.NO_DATA_SET,
+    }
+    values = {element: command_set.us(value) for element, value in numbers.items()}
+    return command_set.encode({**values, command_set.AFFECTED_SOP_CLASS_UID: command_set.uid(Verification)})
 
 
 class _NoStorage:

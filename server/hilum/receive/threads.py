@@ -1,4 +1,4 @@
-"""Threads that log under the name of their process."""
+"""Threads that log under the name of their process, and what is said of one that fails."""
 
 from __future__ import annotations
 
@@ -6,9 +6,29 @@ import contextvars
 import threading
 from collections.abc import Callable
 
+from pynetdicom.association import Association
+from pynetdicom.dul import DULServiceProvider
+
+from hilum import telemetry
+
+_log = telemetry.logger("receive")
+
 
 def start_thread(name: str, target: Callable[..., object], *arguments: object) -> threading.Thread:
     """A running daemon thread with a copy of our context: the process's name is in it, and a thread does not inherit it."""
     thread = threading.Thread(target=contextvars.copy_context().run, args=(target, *arguments), name=name, daemon=True)
     thread.start()
     return thread
+
+
+def log_failures() -> None:
+    """Threads that end with an exception say so in the log."""
+    threading.excepthook = _log_failure
+
+
+def _log_failure(failed: threading.ExceptHookArgs) -> None:
+    if isinstance(failed.thread, DULServiceProvider | Association):
+        # pynetdicom's own, which die of some requests, and of peers that go on before they are accepted (Sta3): one association is over.
+        _log.warning("negotiation_failed", problem=failed.exc_type.__name__)
+    else:
+        _log.error("thread_failed", thread=failed.thread and failed.thread.name, exc_info=failed.exc_value)

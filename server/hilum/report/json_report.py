@@ -122,6 +122,8 @@ def _release(release: Release, result: Result) -> dict[str, Any]:
         "is_calibrated": result.is_calibrated,
         "intended_use": release.intended_use,
         "licence": release.licence,
+        **({"operating_points": dict(release.operating_points)} if release.operating_points else {}),
+        **({"members": list(release.members), "rule": release.rule} if release.members else {}),
     }
 
 
@@ -136,6 +138,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "operating_point": finding.operating_point,
         "decision": finding.decision.value,
         "source_sop_instance_uids": list(finding.source_sop_instance_uids),
+        **_of_members(finding.member_scores),
     }
 
 
@@ -150,7 +153,13 @@ def _source(image: SourceImage) -> dict[str, Any]:
         "reason_text": meaning_of(image.reason),
         "logits": dict(image.logits),
         "scores": dict(image.scores),
+        **_of_members({name: dict(scores) for name, scores in image.member_scores.items()}),
     }
+
+
+def _of_members(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """What only the result of an ensemble has."""
+    return {"member_scores": dict(scores)} if scores else {}
 
 
 def _structured_report(result: Result) -> dict[str, str] | None:

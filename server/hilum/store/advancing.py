@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from hilum.domain import Advance, DeliveryState, Document, Lease, NewDocument, Result, ResultState
-from hilum.store import codec
+from hilum.store import codec, comparing
 from hilum.store.queues import Queue
 from hilum.store.schema import WORK_TABLES, delivery, document, reading, result, study
 
@@ -16,38 +16,34 @@ _HELD = {
     name: update(table).where(table.c.id == bindparam("row"), table.c.lease_token == bindparam("token"))
     for name, table in WORK_TABLES.items()
 }
+# No study waits for a shadow's reading.
+_WAITED_FOR = select(reading.c.study_instance_uid).where(reading.c.id == bindparam("row"), reading.c.is_shadow.is_(False)).scalar_subquery()
 _CLOSE_READING = (
     update(study)
-    .where(study.c.study_instance_uid == select(reading.c.study_instance_uid).where(reading.c.id == bindparam("row")).scalar_subquery())
+    .where(study.c.study_instance_uid == _WAITED_FOR)
     .values(open_readings=study.c.open_readings - 1)
+    .returning(study.c.open_readings)
 )
-_SAME_RESULT = select(result.c.id).where(
-    result.c.study_instance_uid == bindparam("uid"),
-    result.c.release == bindparam("by"),
-    result.c.source_digest == bindparam("sources"),
+_EARLIER_RESULTS = select(result.c.id, result.c.source_digest, result.c.is_current, result.c.state).where(
+    result.c.study_instance_uid == bindparam("uid"), result.c.release == bindparam("by")
 )
 _LANE_OF_STUDY = select(study.c.lane).where(study.c.study_instance_uid == bindparam("uid"))
-_CURRENT = select(result.c.id).where(
-    result.c.study_instance_uid == bindparam("uid"), result.c.release == bindparam("by"), result.c.is_current.is_(True)
-)
 _RESULT_OF_DELIVERY = (
     select(document.c.result_id).join(delivery, delivery.c.document_id == document.c.id).where(delivery.c.id == bindparam("row"))
 )
 _RESULT_LOCKED = select(result.c.lane, result.c.is_current).where(result.c.id == bindparam("row")).with_for_update()
-_KNOWN_DOCUMENT = select(document.c.id).where(document.c.result_id == bindparam("of"), document.c.kind == bindparam("like"))
+_KNOWN_DOCUMENTS = select(document.c.kind, document.c.id).where(document.c.result_id == bindparam("of"))
 _NEW_RESULT, _NEW_DELIVERY = insert(result), insert(delivery)
 _NEW_DOCUMENT = insert(document).returning(document.c.id)
 _KNOWN_DELIVERY = select(delivery.c.id).where(delivery.c.document_id == bindparam("of"), delivery.c.destination == bindparam("to"))
 
 
 def advance_row(connection: Connection, queue: Queue, lease: Lease, decided: Advance, now: float) -> bool:
-    """Write one decision and all that follows from it. False: the lease is lost and nothing was written."""
+    """Write one decision and what follows from it, but for `close_readings`. False: the lease is lost and nothing was written."""
     ended = {"reason": None, "detail": None, **decided.values, "state": decided.state, "finished_at": now}
     held = {"row": lease.row_id, "token": lease.token}
     if connection.execute(_HELD[queue.table.name], {**ended, "lease_token": None, "leased_until": None, **held}).rowcount != 1:
         return False
-    if queue.table is reading:
-        close_readings(connection, [lease.row_id])
     for item in decided.results:
         _insert_result(connection, item, now)
     if decided.documents:
@@ -56,26 +52,37 @@ def advance_row(connection: Connection, queue: Queue, lease: Lease, decided: Adv
     return True
 
 
-def close_readings(connection: Connection, reading_ids: Sequence[int]) -> None:
-    """One open reading fewer in each reading's study: the last one makes the study claimable."""
-    connection.execute(_CLOSE_READING, [{"row": reading_id} for reading_id in reading_ids])
+def close_readings(connection: Connection, reading_ids: Sequence[int], now: float) -> bool:
+    """One open reading fewer in each reading's study; whether a study waits for none any more. A shadow's last hastens its comparison."""
+    left = [_close_reading(connection, reading_id, now) for reading_id in reading_ids]
+    return 0 in left
+
+
+def _close_reading(connection: Connection, reading_id: int, now: float) -> int | None:
+    left = connection.execute(_CLOSE_READING, {"row": reading_id}).scalar_one_or_none()
+    if left is None:
+        comparing.hasten(connection, reading_id, now)
+    return left
 
 
 def _insert_result(connection: Connection, new: Result, now: float) -> None:
     """A new current result; the one before is superseded, and what was not yet sent of it never will be (promise 5)."""
-    named = {"uid": new.study_instance_uid, "by": new.release}
-    if connection.execute(_SAME_RESULT, {**named, "sources": new.source_digest}).first() is not None:
+    earlier = connection.execute(_EARLIER_RESULTS, {"uid": new.study_instance_uid, "by": new.release}).all()
+    if any(old.source_digest == new.source_digest for old in earlier):
         return  # the very same sources were reported already: the stored documents stand
     lane = connection.execute(_LANE_OF_STUDY, {"uid": new.study_instance_uid}).scalar_one()
-    for old in connection.execute(_CURRENT, named).all():
-        _supersede(connection, old.id, now)
-    state = {"state": ResultState.DUE, "lane": lane, "due_at": now, "is_current": True}
-    connection.execute(_NEW_RESULT, {**codec.result_values(new), **state})
+    for old in earlier:
+        if old.state == ResultState.SHADOW if new.is_shadow else old.is_current:
+            _supersede(connection, old.id, now)
+    state = {"state": ResultState.DUE, "is_current": True}
+    if new.is_shadow:
+        state = {"state": ResultState.SHADOW, "is_current": False, "finished_at": now}
+    connection.execute(_NEW_RESULT, {**codec.result_values(new), **state, "lane": lane, "due_at": now})
 
 
 def _supersede(connection: Connection, result_id: int, now: float) -> None:
     connection.execute(update(result).where(result.c.id == result_id).values(is_current=False))
-    is_unreported = result.c.state.in_((ResultState.DUE, ResultState.LEASED, ResultState.FAILED))
+    is_unreported = result.c.state.in_((ResultState.DUE, ResultState.LEASED, ResultState.FAILED, ResultState.SHADOW))
     ended = {"lease_token": None, "leased_until": None, "finished_at": now}
     connection.execute(update(result).where(result.c.id == result_id, is_unreported).values(state=ResultState.SUPERSEDED, **ended))
     documents = select(document.c.id).where(document.c.result_id == result_id)
@@ -95,20 +102,18 @@ def _insert_documents(connection: Connection, result_id: int, documents: Sequenc
     Of a result that has been superseded meanwhile nothing more is sent; its row is locked, so that it cannot be superseded unnoticed.
     """
     lane, is_current = connection.execute(_RESULT_LOCKED, {"row": result_id}).one()
+    known = {row.kind: row.id for row in connection.execute(_KNOWN_DOCUMENTS, {"of": result_id})}
     for new in documents:
         # A derived document may be there already, for another destination: then that one's bytes go here, too.
-        document_id = _known_document(connection, result_id, new.document) or _store_document(connection, result_id, new.document, now)
+        document_id = known.get(new.document.kind) or _store_document(connection, result_id, new.document, now)
+        insert_delivery = _insert_missing_delivery if new.document.kind in known else _insert_delivery
         common = {"document_id": document_id, "lane": lane, "due_at": now}
         withheld = {} if is_current else dict.fromkeys(new.destinations, "superseded")
         for name in new.destinations if is_current else ():
-            _insert_delivery(connection, {**common, "destination": name, "state": DeliveryState.DUE})
+            insert_delivery(connection, {**common, "destination": name, "state": DeliveryState.DUE})
         for name, reason in {**withheld, **new.withheld}.items():
             ended = {"state": DeliveryState.CANCELLED, "reason": reason, "finished_at": now}
-            _insert_delivery(connection, {**common, "destination": name, **ended})
-
-
-def _known_document(connection: Connection, result_id: int, item: Document) -> int | None:
-    return connection.execute(_KNOWN_DOCUMENT, {"of": result_id, "like": item.kind}).scalar_one_or_none()
+            insert_delivery(connection, {**common, "destination": name, **ended})
 
 
 def _store_document(connection: Connection, result_id: int, item: Document, now: float) -> int:
@@ -127,6 +132,10 @@ def _store_document(connection: Connection, result_id: int, item: Document, now:
 
 
 def _insert_delivery(connection: Connection, values: dict[str, object]) -> None:
+    connection.execute(_NEW_DELIVERY, values)
+
+
+def _insert_missing_delivery(connection: Connection, values: dict[str, object]) -> None:
     """A document goes to a destination once: what is there already stands."""
     if connection.execute(_KNOWN_DELIVERY, {"of": values["document_id"], "to": values["destination"]}).first() is None:
-        connection.execute(_NEW_DELIVERY, values)
+        _insert_delivery(connection, values)

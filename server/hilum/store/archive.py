@@ -14,8 +14,9 @@ import contextlib
 import errno
 import fcntl
 import os
+import secrets
 import threading
-import uuid
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Self
@@ -28,6 +29,8 @@ _LOCKS = "locks"
 _QUARANTINE = "quarantine"
 _MAXIMUM_PIECES = 512  # of one writev; IOV_MAX is 1024
 _PART, _COMPLETE = ".part", ".dcm"
+# Objects of the same minutes share a folder: a new one costs more than to receive an object. All folders are used in a year.
+_FOLDER_SECONDS = 8 * 60
 
 
 def quarantine_path(path: str) -> str:
@@ -59,35 +62,55 @@ class Archive:
         self._inbox = root / _UNINDEXED / process
         self._directory_sync = SharedSync(self._inbox)
         self._write_out_bytes = write_out_bytes
-        self._creation = threading.Lock()
+        self._has_inbox, self._creation = False, threading.Lock()
 
     def begin(self) -> Incoming:
         """A new object, invisible until it is committed. Raises OSError."""
-        with self._creation:
-            if not self._inbox.is_dir():
-                make_durable_folder(self._inbox)
+        if not self._has_inbox:
+            self._make_inbox()
+        try:
+            return self._incoming()
+        except FileNotFoundError:
+            if not self.is_there:  # what is taken while its file system is away would be gone when that comes back
+                raise
+            self._make_inbox()
+            return self._incoming()
+
+    def _incoming(self) -> Incoming:
         return Incoming(self._inbox, self._directory_sync, self._write_out_bytes)
+
+    def _make_inbox(self) -> None:
+        with self._creation:
+            make_durable_folder(self._inbox)
+            self._has_inbox = True
 
     def place(self, file: Path) -> None:
         """Give an object its place as a second name, before its row is committed: a row never names a file that is not there.
 
         Where the file system has no hard links, or no room, `settle` moves the file after the commit.
         """
-        target = self.root / place_of(file)
+        target = self._target(file)
         with contextlib.suppress(OSError):
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.hardlink_to(file)
+            try:
+                os.link(file, target)
+            except FileNotFoundError:  # its folder has no object yet
+                Path(target).parent.mkdir(parents=True, exist_ok=True)
+                os.link(file, target)
 
     def settle(self, file: Path) -> None:
         """Its row is committed: take an object out of `unindexed`.
 
         Nothing is synced: links and renames are atomic and in order in the file system's journal, and the scan at start repeats them.
         """
-        target = self.root / place_of(file)
-        if target.exists():
+        target = self._target(file)
+        if os.path.exists(target):  # noqa: PTH110 - see `_target`
             file.unlink(missing_ok=True)
         else:
-            _move(file, target)
+            _move(file, Path(target))
+
+    def _target(self, file: Path) -> str:
+        """The place of an object. As text: a Path for each step with each object costs more than the steps."""
+        return f"{self.root}/{place_of(file)}"
 
     def quarantine(self, file: Path) -> None:
         """Move an object out of the way of everything, for a person to look at."""
@@ -205,8 +228,8 @@ class Incoming:
     """One object being received. Left without `commit`, as by an exception, it leaves nothing behind."""
 
     def __init__(self, folder: Path, directory_sync: SharedSync, write_out_bytes: int = 0) -> None:
-        name = uuid.uuid4().hex
-        self._part, self._complete = folder / f"{name}{_PART}", folder / f"{name}{_COMPLETE}"
+        name = f"{folder}/{new_name(time.time())}"
+        self._part, self._complete = f"{name}{_PART}", f"{name}{_COMPLETE}"
         self._directory_sync = directory_sync
         self._write_out_bytes, self._written_out = write_out_bytes, 0
         self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
@@ -236,15 +259,15 @@ class Incoming:
         if found.st_size != self.size_bytes:
             raise OSError(errno.EIO, f"{found.st_size} of {self.size_bytes} bytes are in the file")
         self.modified_at = found.st_mtime
-        self._part.rename(self._complete)
+        os.rename(self._part, self._complete)  # noqa: PTH104 - see `Archive._target`
         self._directory_sync.wait()
         self._is_committed = True
-        return self._complete
+        return Path(self._complete)
 
     def abort(self) -> None:
         """Remove every trace."""
-        self._part.unlink(missing_ok=True)
-        self._complete.unlink(missing_ok=True)
+        Path(self._part).unlink(missing_ok=True)
+        Path(self._complete).unlink(missing_ok=True)
 
     def __enter__(self) -> Self:
         """Receive."""
@@ -259,6 +282,15 @@ class Incoming:
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
+
+
+def new_name(now: float) -> str:
+    """32 hexadecimal digits, of which the first four say where it will lie, see `place_of`.
+
+    The next fourteen are microseconds: who finds objects after a crash takes them in the order in which they came, because of two under
+    one SOP Instance UID the first pixels and the last header hold.
+    """
+    return f"{int(now / _FOLDER_SECONDS) & 0xFFFF:04x}{int(now * 1e6):014x}{secrets.token_hex(7)}"
 
 
 def _move(file: Path, target: Path) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Table, and_, bindparam, c
 
 from hilum.domain import Lease, ReadingState, Reason, StudyState, WorkState
 from hilum.store.queues import Queue, Statements, statements
+from hilum.store.reopening import lock
 from hilum.store.schema import reading, study
 
 _CHUNK = 10_000  # parameters of one statement; PostgreSQL takes 65,535, SQLite 32,766
@@ -63,7 +64,10 @@ def claim_due(connection: Connection, claim: Claim) -> list[tuple[Row[Any], Leas
 
 
 def _siblings(connection: Connection, rows: Sequence[Row[Any]], now: float) -> Sequence[Row[Any]]:
-    """The other due readings of the images that were claimed, beyond the limit: an image is decoded once for all releases."""
+    """The other due readings of the images that were claimed, beyond the limit: an image is decoded once for all releases.
+
+    Not those of shadows: they would take the place of images that somebody waits for.
+    """
     theirs = {"instances": list({row.instance_id for row in rows}), "claimed": [row.id for row in rows]}
     return connection.execute(_SIBLINGS, {**theirs, "now": now}).all()
 
@@ -73,6 +77,7 @@ _SIBLINGS = (
     .where(
         reading.c.instance_id.in_(bindparam("instances", expanding=True)),
         reading.c.state == WorkState.DUE,
+        reading.c.is_shadow.is_(False),
         reading.c.due_at <= bindparam("now"),
         reading.c.id.not_in(bindparam("claimed", expanding=True)),
     )
@@ -149,10 +154,12 @@ def requeue_rows(connection: Connection, queue: Queue, now: float, condition: Co
 
 def reopen_studies(connection: Connection, reading_ids: list[int], now: float) -> None:
     """The studies of requeued readings are due again, as soon as those readings have ended."""
-    is_open = case((reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)), 1), else_=0)
+    is_open = case((and_(reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)), reading.c.is_shadow.is_(False)), 1), else_=0)
     counted = select(func.coalesce(func.sum(is_open), 0)).where(reading.c.study_instance_uid == study.c.study_instance_uid)
     again = {"state": StudyState.DUE, "due_at": now, "quiet_until": now, "lease_token": None, "leased_until": None}
     fresh = {"attempts": 0, "lapses": 0, "open_readings": counted.scalar_subquery()}
     for start in range(0, len(reading_ids), _CHUNK):
         theirs = select(reading.c.study_instance_uid).where(reading.c.id.in_(reading_ids[start : start + _CHUNK]))
-        connection.execute(update(study).where(study.c.study_instance_uid.in_(theirs)).values({**again, **fresh}))
+        chosen = study.c.study_instance_uid.in_(theirs)
+        lock(connection, chosen)
+        connection.execute(update(study).where(chosen).values({**again, **fresh}))

@@ -19,6 +19,7 @@ from hilum.domain import (
     Reading,
     ReadingState,
     Result,
+    ResultState,
     SourceImage,
     Study,
     StudyState,
@@ -70,6 +71,7 @@ def reading_of(row: Row[Any], sop_instance_uid: str) -> Reading:
         view=row.view,
         preprocessing_version=row.preprocessing_version,
         timings=row.timings or {},
+        member_logits=None if row.member_logits is None else tuple(map(tuple, row.member_logits)),
     )
 
 
@@ -138,6 +140,7 @@ def result_of(row: Row[Any]) -> Result:
         created_at=row.created_at,
         supersedes_id=row.supersedes_id,
         id=row.id,
+        is_shadow=row.state == ResultState.SHADOW,
     )
 
 

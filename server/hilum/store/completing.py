@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, func, select, update
 
 from hilum.domain import ReadingState, Reason, StudyState
 from hilum.store.schema import reading, study
@@ -28,8 +28,8 @@ def complete(connection: Connection, study_uid: str, now: float, *, is_waiting: 
     if row is None:
         return None
     ended = 0 if is_waiting else _end_due(connection, study_uid, now)
-    is_open = and_(reading.c.study_instance_uid == study_uid, reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)))
-    waits_for = connection.execute(select(func.count()).where(is_open)).scalar_one()
+    is_open = reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED))
+    waits_for = connection.execute(select(func.count()).where(_of_study(study_uid), is_open)).scalar_one()
     connection.execute(update(study).where(study.c.id == row.id).values(open_readings=waits_for))
     is_due = and_(study.c.id == row.id, study.c.state == StudyState.DUE)
     connection.execute(update(study).where(is_due).values(due_at=now, quiet_until=min(row.quiet_until, now)))
@@ -37,7 +37,12 @@ def complete(connection: Connection, study_uid: str, now: float, *, is_waiting: 
 
 
 def _end_due(connection: Connection, study_uid: str, now: float) -> int:
-    due = and_(reading.c.study_instance_uid == study_uid, reading.c.state == ReadingState.DUE)
+    due = and_(_of_study(study_uid), reading.c.state == ReadingState.DUE)
     detail = "`hilum requeue analyse --study` has it read after all"
     values = {"state": ReadingState.NOT_ANALYSED, "reason": Reason.NOT_WAITED_FOR, "detail": detail, "finished_at": now}
     return connection.execute(update(reading).where(due).values(values)).rowcount
+
+
+def _of_study(study_uid: str) -> ColumnElement[bool]:
+    """Readings that the study waits for."""
+    return and_(reading.c.study_instance_uid == study_uid, reading.c.is_shadow.is_(False))

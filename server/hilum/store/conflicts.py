@@ -99,7 +99,7 @@ def _keep_former(connection: Connection, former: Row[Any], now: float) -> None:
 
 def _read_again(connection: Connection, former: Row[Any], study_uid: str, now: float) -> None:
     """Its readings are of other pixels. The releases that read the image read it again, unless it was rejected."""
-    emptied = dict.fromkeys(("logits", "cam", "view", "precision", "preprocessing_version", "timings"), null())
+    emptied = dict.fromkeys(("logits", "member_logits", "cam", "view", "precision", "preprocessing_version", "timings"), null())
     again = {"state": ReadingState.DUE, "due_at": now, "attempts": 0, "lapses": 0, "reason": None, "detail": None, "finished_at": None}
     values: dict[str, Any] = {"study_instance_uid": study_uid, "lease_token": None, "leased_until": None}
     if not former.is_removed:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+
+AWAY: Final = (OperationalError, InterfaceError, PoolTimeoutError)
+"""What says that the database does not answer for now. Others say that we ask wrongly (of SQLite some of those are among these)."""
 
 _BUSY_TIMEOUT_MS = 30_000
 _CONNECT_TIMEOUT_SECONDS = 5
@@ -30,6 +34,11 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
     event.listen(engine, "connect", _configure_sqlite("FULL" if is_synced else "NORMAL"))
     event.listen(engine, "begin", _begin_read if read_only else _begin_write)
     return engine
+
+
+def words_of(error: SQLAlchemyError) -> str:
+    """What the database says, without our statement."""
+    return str(getattr(error, "orig", None) or error)
 
 
 def sync_of(url: str) -> Callable[[], None]:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 
 
@@ -16,28 +15,17 @@ class SharedSync:
     def __init__(self, folder: Path, sync: Callable[[Path], None] | None = None) -> None:
         self._folder = folder
         self._sync = sync or _sync_folder
-        self._next: Future[None] = Future()
-        self._swap = threading.Lock()
+        self._begun = self._done = 0  # numbers of syncs
         self._turn = threading.Lock()
 
     def wait(self) -> None:
         """Return when a sync that began after this call has ended. Raises its OSError."""
-        with self._swap:
-            mine = self._next
+        mine = self._begun + 1
         with self._turn:
-            if not mine.done():
-                self._run(mine)
-        mine.result()
-
-    def _run(self, mine: Future[None]) -> None:
-        with self._swap:
-            self._next = Future()
-        try:
-            self._sync(self._folder)
-        except OSError as error:
-            mine.set_exception(error)
-        else:
-            mine.set_result(None)
+            if self._done < mine:
+                self._begun += 1
+                self._sync(self._folder)
+                self._done = self._begun
 
 
 def make_durable_folder(folder: Path) -> None:

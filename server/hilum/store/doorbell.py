@@ -21,7 +21,11 @@ from sqlalchemy.engine import make_url
 
 
 class Bell(Protocol):
-    """One stage's bell in one process."""
+    """One stage's bell in one process. `descriptor`: an event loop can watch it, and then `wait(0)`; None: only a thread can wait."""
+
+    @property
+    def descriptor(self) -> int | None:
+        """Readable when somebody has rung."""
 
     def wait(self, seconds: float) -> bool:
         """True: somebody rang; False: nobody did for so long."""
@@ -86,6 +90,10 @@ class _SocketBell:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._socket.bind(_address(folder_fd, name))
 
+    @property
+    def descriptor(self) -> int | None:
+        return self._socket.fileno()
+
     def wait(self, seconds: float) -> bool:
         readable, _, _ = select.select([self._socket], [], [], seconds)
         if not readable:
@@ -128,6 +136,10 @@ class _NotifyBell:
         self._connection: psycopg.Connection | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
         self._connect()
+
+    @property
+    def descriptor(self) -> int | None:
+        return None  # it changes when the server has restarted
 
     def _connect(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:

@@ -13,14 +13,26 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, insert, null, select, update
+from sqlalchemy import Connection, Row, and_, delete, insert, null, select, update
 
-from hilum.domain import ConflictState, DeliveryState, ReadingState, Reason, ResultState, StudyState
-from hilum.store import expiring, rewriting
+from hilum.domain import ComparisonState, ConflictState, DeliveryState, ReadingState, Reason, ResultState, StudyState
+from hilum.store import commitments, expiring, rewriting
 from hilum.store.archive import Archive
 from hilum.store.database import open_engine, open_reader
 from hilum.store.expiring import Removed
-from hilum.store.schema import conflict, delivery, document, installation, instance, reading, rejection, result, study
+from hilum.store.schema import (
+    assignment,
+    comparison,
+    conflict,
+    delivery,
+    document,
+    installation,
+    instance,
+    reading,
+    rejection,
+    result,
+    study,
+)
 
 _SALT = "erasure_salt"
 _BATCH = 500
@@ -140,6 +152,8 @@ def _erase(connection: Connection, study_uid: str, now: float) -> None:
     _erase_documents(connection, study_uid, now)
     _erase_results(connection, study_uid, stands_for, now)
     _erase_rejections(connection, study_uid, tombstones)
+    _erase_comparisons(connection, study_uid, stands_for, now)
+    commitments.rename(connection, {image.sop_instance_uid: tombstones.of(image.sop_instance_uid) for image in images})
     ended = {**_NO_LEASE, "state": StudyState.ERASED, "reason": Reason.ERASED, "open_readings": 0, "finished_at": now}
     connection.execute(update(study).where(study.c.study_instance_uid == study_uid).values({**ended, "study_instance_uid": stands_for}))
 
@@ -166,7 +180,7 @@ def _erase_image(connection: Connection, image: Row[Any], stands_for: str, tombs
 
 
 def _erase_readings(connection: Connection, study_uid: str, stands_for: str, now: float) -> None:
-    emptied = dict.fromkeys(("logits", "cam", "view", "timings"), null())
+    emptied = dict.fromkeys(("logits", "member_logits", "cam", "view", "timings"), null())
     ended = {**_NO_LEASE, "state": ReadingState.ERASED, "reason": Reason.ERASED, "finished_at": now}
     values = {**emptied, **ended, "study_instance_uid": stands_for}
     connection.execute(update(reading).where(reading.c.study_instance_uid == study_uid).values(values))
@@ -197,6 +211,13 @@ def _erase_results(connection: Connection, study_uid: str, stands_for: str, now:
             "finished_at": now,
         }
         connection.execute(update(result).where(result.c.id == row.id).values(values))
+
+
+def _erase_comparisons(connection: Connection, study_uid: str, stands_for: str, now: float) -> None:
+    connection.execute(delete(assignment).where(assignment.c.study_instance_uid == study_uid))
+    ended = {**_NO_LEASE, "state": ComparisonState.ERASED, "reason": Reason.ERASED, "content": null(), "finished_at": now}
+    of_study = comparison.c.study_instance_uid == study_uid
+    connection.execute(update(comparison).where(of_study).values({**ended, "study_instance_uid": stands_for}))
 
 
 def _erase_rejections(connection: Connection, study_uid: str, tombstones: _Tombstones) -> None:

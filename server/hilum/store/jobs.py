@@ -9,6 +9,8 @@ from sqlalchemy import Connection, Row, bindparam, select
 
 from hilum.domain import SR_KINDS, DeliveryJob, DeliveryState, Document, Instance, Job, Lane, Lease, ReadingJob, ReportJob, StudyJob
 from hilum.store import codec
+from hilum.store.commitments import commitment_job
+from hilum.store.comparing import comparison_job
 from hilum.store.schema import delivery, document, instance, reading, result, study
 
 # Tried, but the receiver refused the SOP Class before a byte of the document was sent.
@@ -19,13 +21,25 @@ _INSTANCES = select(instance).where(instance.c.study_instance_uid == bindparam("
 # Without class activation maps: nobody assembles with them, and they are the most of a reading.
 _READINGS = (
     select(*(column for column in reading.c if column is not reading.c.cam))
-    .where(reading.c.study_instance_uid == bindparam("uid"))
+    .where(reading.c.study_instance_uid == bindparam("uid"), reading.c.is_shadow.is_(False))
     .order_by(reading.c.id)
 )
 _CURRENT_RESULTS = select(result).where(result.c.study_instance_uid == bindparam("uid"), result.c.is_current.is_(True))
 _STUDY = select(study).where(study.c.study_instance_uid == bindparam("uid"))
-_DOCUMENT = select(document).where(document.c.id == bindparam("row"))
-_RESULT = select(result).where(result.c.id == bindparam("row"))
+# Of a result's content only what is asked for: all of it would be decoded.
+_TO_DELIVER = (
+    select(
+        document,
+        result.c.study_instance_uid,
+        result.c.release,
+        result.c.content["is_trained"].as_boolean().label("is_trained"),
+        result.c.identifiers,
+        *(study.c[name] for name in ("last_received_at", "quiet_until", "calling_ae_title", "peer_address")),
+    )
+    .join(result, result.c.id == document.c.result_id)
+    .join(study, study.c.study_instance_uid == result.c.study_instance_uid)
+    .where(document.c.id == bindparam("row"))
+)
 
 
 def _reading_job(connection: Connection, row: Row[Any], lease: Lease) -> ReadingJob:
@@ -61,29 +75,29 @@ def _report_job(connection: Connection, row: Row[Any], lease: Lease) -> ReportJo
 
 
 def _delivery_job(connection: Connection, row: Row[Any], lease: Lease) -> DeliveryJob:
-    found = connection.execute(_DOCUMENT, {"row": row.document_id}).one()
-    made_from = connection.execute(_RESULT, {"row": found.result_id}).one()
-    of_study = connection.execute(_STUDY, {"uid": made_from.study_instance_uid}).one()
+    found = connection.execute(_TO_DELIVER, {"row": row.document_id}).one()
     return DeliveryJob(
         lease=lease,
         destination=row.destination,
         document=codec.document_of(found),
-        study_instance_uid=made_from.study_instance_uid,
-        release=made_from.release,
-        is_trained=made_from.content["is_trained"],
-        last_received_at=of_study.last_received_at,
-        quiet_until=of_study.quiet_until,
-        identifiers=made_from.identifiers,
-        calling_ae_title=of_study.calling_ae_title,
-        peer_address=of_study.peer_address,
+        study_instance_uid=found.study_instance_uid,
+        release=found.release,
+        is_trained=found.is_trained,
+        last_received_at=found.last_received_at,
+        quiet_until=found.quiet_until,
+        identifiers=found.identifiers,
+        calling_ae_title=found.calling_ae_title,
+        peer_address=found.peer_address,
     )
 
 
 JOBS: dict[str, Callable[[Connection, Row[Any], Lease], Job]] = {
     "analyse": _reading_job,
     "assemble": _study_job,
+    "compare": comparison_job,
     "report": _report_job,
     "deliver": _delivery_job,
+    "commit": commitment_job,
 }
 
 

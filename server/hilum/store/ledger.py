@@ -12,27 +12,48 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Sequence
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, false, insert, select, true, update
 from sqlalchemy.exc import IntegrityError
 
-from hilum.domain import ActivationMaps, Advance, AssociationRecord, Job, Lease, Rejection
-from hilum.store import advancing, claiming, completing, lanes, recording, rejecting
+from hilum.domain import ActivationMaps, Advance, AssociationRecord, CommitmentJob, CommitmentRequest, Job, Lease, Rejection
+from hilum.store import advancing, claiming, commitments, completing, lanes, recording, rejecting
 from hilum.store.activation_maps import activation_maps
+from hilum.store.arrival import Arrival
 from hilum.store.claiming import Claim
+from hilum.store.commitments import Holder
 from hilum.store.completing import Completed
 from hilum.store.database import open_engine, sync_of
 from hilum.store.doorbell import Bell, doorbell_for
 from hilum.store.jobs import JOBS
 from hilum.store.queues import QUEUES
-from hilum.store.recording import Arrival, RecordOutcome
-from hilum.store.schema import WORK_TABLES, association, delivery, destination, document, installation, process, reading, result, study
+from hilum.store.recording import RecordOutcome
+from hilum.store.schema import (
+    WORK_TABLES,
+    association,
+    comparison,
+    delivery,
+    destination,
+    document,
+    installation,
+    process,
+    reading,
+    result,
+    study,
+)
 
 __all__ = ["Arrival", "Ledger", "RecordOutcome"]
 
 # Which bells to ring when a stage's rows have advanced.
-_NEXT = {"record": ("analyse", "assemble"), "analyse": ("assemble",), "assemble": ("report",), "report": ("deliver",), "deliver": ()}
+_NEXT = {
+    "analyse": ("assemble",),
+    "assemble": ("report",),
+    "compare": (),
+    "report": ("deliver",),
+    "deliver": (),
+    "commit": (),
+}
 # Stages whose decisions follow from the rows before them. A delivery that is forgotten sends the same bytes under the same UID again.
-_MADE_AGAIN = frozenset({"analyse", "assemble", "deliver"})
+_MADE_AGAIN = frozenset({"analyse", "assemble", "compare", "deliver"})
 _BEAT = update(process).where(process.c.name == bindparam("who"))  # sets the columns that its parameters name
 _HOST = socket.gethostname()
 
@@ -80,8 +101,8 @@ class Ledger:
     def _record(self, arrivals: Sequence[Arrival]) -> list[RecordOutcome]:
         with self._engine.begin() as connection:
             outcomes = recording.record(connection, arrivals, self._clock())
-            self._doorbell.ring_with(connection, _NEXT["record"])
-        self._doorbell.ring(_NEXT["record"])  # an image may be read while the disk is waited for
+            self._doorbell.ring_with(connection, bells := _bells_of_record(arrivals, outcomes))
+        self._doorbell.ring(bells)  # an image may be read while the disk is waited for
         self._sync()
         return outcomes
 
@@ -101,17 +122,33 @@ class Ledger:
         self._doorbell.ring(("assemble",))
         return count
 
+    def request_commitment(self, request: CommitmentRequest, holder: Holder | None = None) -> CommitmentJob | None:
+        """Owe a report. `holder` reports itself and gets the job; else whoever claims it. The same request again begins it anew."""
+        with self._engine.begin() as connection:
+            job = commitments.record(connection, request, self._clock(), holder)
+            self._doorbell.ring_with(connection, ("commit",))
+        self._sync()
+        self._doorbell.ring(("commit",))
+        return job
+
+    def kept(self, sop_instance_uids: Collection[str], calling_ae_title: str) -> tuple[dict[str, str], set[str]]:
+        """SOP Instance UID to SOP Class UID of what is kept of these; then those of which this sender sent other pixels."""
+        with self._reader.begin() as connection:
+            disputed = commitments.disputed(connection, sop_instance_uids, calling_ae_title)
+            return commitments.kept(connection, sop_instance_uids), disputed
+
     def is_own_document(self, sop_instance_uid: str) -> bool:
         """Whether a document of ours has this SOP Instance UID."""
         with self._reader.begin() as connection:
             query = select(document.c.id).where(document.c.sop_instance_uid == sop_instance_uid)
             return connection.execute(query).first() is not None
 
-    def called_ae_titles(self, study_uids: Collection[str]) -> dict[str, str]:
-        """To whom the first image of each of these studies was sent; studies that nobody has sent yet are left out."""
-        query = select(study.c.study_instance_uid, study.c.called_ae_title).where(study.c.study_instance_uid.in_(study_uids))
+    def ae_titles(self, study_uids: Collection[str]) -> dict[str, tuple[str, str]]:
+        """Calling and Called AE Title of the first image of each of these studies; studies that nobody has sent yet are left out."""
+        query = select(study.c.study_instance_uid, study.c.calling_ae_title, study.c.called_ae_title)
         with self._reader.begin() as connection:
-            return {row.study_instance_uid: row.called_ae_title for row in connection.execute(query)}
+            rows = connection.execute(query.where(study.c.study_instance_uid.in_(study_uids)))
+            return {row.study_instance_uid: (row.calling_ae_title, row.called_ae_title) for row in rows}
 
     def claim(
         self,
@@ -129,21 +166,42 @@ class Ledger:
         `is_idle`: the worker holds nothing, so it may take a lapsed item, which comes alone: if it is the one that kills workers, it
         shall take no neighbour along. Items that lapsed too often fail here.
         """
+        claimed = self.claim_and_look(
+            stage, limit, owner, lease_seconds, maximum_lapses=maximum_lapses, is_idle=is_idle, destination_name=destination_name
+        )
+        return claimed[0]
+
+    def claim_and_look(
+        self,
+        stage: str,
+        limit: int,
+        owner: str,
+        lease_seconds: float,
+        *,
+        maximum_lapses: int,
+        is_idle: bool,
+        destination_name: str | None,
+    ) -> tuple[list[Job], float | None]:
+        """As `claim`; then, of the same transaction, seconds until more can be claimed (None: nothing is there)."""
         now = self._clock()
+        bells: tuple[str, ...] = ()
         claim = Claim(stage, limit, owner, now, now + lease_seconds, destination_name)
         with self._engine.begin() as connection:
             lapsed = claiming.lapsed_row(connection, claim)
             if lapsed is not None:
-                self._fail_hopeless(connection, claim, maximum_lapses)
+                bells = self._fail_hopeless(connection, claim, maximum_lapses)
                 lapsed = claiming.lapsed_row(connection, claim)
             if lapsed is None:
                 rows = claiming.claim_due(connection, claim)
             else:
                 rows = claiming.take(connection, claim, [lapsed]) if is_idle else []
             jobs = [JOBS[stage](connection, row, lease) for row, lease in rows]
+            seconds = claiming.seconds_to_next(connection, stage, now, destination_name)
+        if bells:
+            self._doorbell.ring(bells)
         if stage == "deliver" and jobs:
             self._sync()  # a document may be claimed before who stored it has waited for the disk; nothing is sent that could be lost
-        return jobs
+        return jobs, seconds
 
     def seconds_to_next(self, stage: str, at_most: float, *, destination_name: str | None = None) -> float:
         """How long a stage may sleep: until the next row can be claimed, or `at_most`; 0: one can be claimed now. Takes no write lock."""
@@ -151,15 +209,13 @@ class Ledger:
             seconds = claiming.seconds_to_next(connection, stage, self._clock(), destination_name)
         return at_most if seconds is None else min(at_most, seconds)
 
-    def _fail_hopeless(self, connection: Connection, claim: Claim, maximum_lapses: int) -> None:
+    def _fail_hopeless(self, connection: Connection, claim: Claim, maximum_lapses: int) -> tuple[str, ...]:
+        """Which bells to ring after the commit."""
         hopeless = claiming.fail_hopeless(connection, QUEUES[claim.stage], claim.now, maximum_lapses)
-        if hopeless:
-            self._follow_failure(connection, claim.stage, hopeless)
-
-    def _follow_failure(self, connection: Connection, stage: str, ids: list[int]) -> None:
-        if stage == "analyse":
-            advancing.close_readings(connection, ids)
-            self._doorbell.ring_with(connection, _NEXT[stage])
+        if claim.stage != "analyse" or not advancing.close_readings(connection, hopeless, claim.now):
+            return ()
+        self._doorbell.ring_with(connection, _NEXT[claim.stage])
+        return _NEXT[claim.stage]
 
     def activation_maps(self, study_uid: str, release: str) -> dict[str, ActivationMaps]:
         """Class activation maps of a study's analysed images by one release, by SOP Instance UID."""
@@ -171,7 +227,10 @@ class Ledger:
         queue, now = QUEUES[stage], self._clock()
         with self._engine.begin() as connection:
             written = [advancing.advance_row(connection, queue, lease, item, now) for lease, item in decided]
-            self._doorbell.ring_with(connection, bells := _bells(stage, decided))
+            ended = [lease.row_id for (lease, _), is_written in zip(decided, written, strict=True) if is_written]
+            # A study that waits for more readings is not rung for: the last one does.
+            is_ready = stage != "analyse" or advancing.close_readings(connection, ended, now)
+            self._doorbell.ring_with(connection, bells := _bells(stage, decided) if is_ready else ())
         if stage not in _MADE_AGAIN:
             self._sync()
         self._doorbell.ring(bells)
@@ -256,6 +315,12 @@ class Ledger:
         return self._doorbell.listen(stage)
 
 
+def _bells_of_record(arrivals: Sequence[Arrival], outcomes: Sequence[RecordOutcome]) -> tuple[str, ...]:
+    """No study with a reading to come can be assembled: its last reading rings. What is decided of a known image may end the wait."""
+    is_read = all(arrival.releases for arrival in arrivals) and all(outcome is RecordOutcome.NEW for outcome in outcomes)
+    return ("analyse",) if is_read else ("analyse", "assemble")
+
+
 def _bells(stage: str, decided: Sequence[tuple[Lease, Advance]]) -> tuple[str, ...]:
     """A delivery may leave another one behind: the same report in another SOP Class."""
     has_derived = stage == "deliver" and any(item.documents for _, item in decided)
@@ -276,8 +341,10 @@ def _chosen(stage: str, reason: str | None, study_uid: str | None, destination_n
 
 
 def _of_study(stage: str, study_uid: str) -> ColumnElement[bool]:
+    if stage == "commit":
+        return false()  # it is about objects, of whatever studies
     if stage != "deliver":
-        columns = {"analyse": reading, "assemble": study, "report": result}
+        columns = {"analyse": reading, "assemble": study, "compare": comparison, "report": result}
         return columns[stage].c.study_instance_uid == study_uid
     documents = select(document.c.id).join(result, result.c.id == document.c.result_id).where(result.c.study_instance_uid == study_uid)
     return delivery.c.document_id.in_(documents)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, literal, null, select, text
@@ -22,7 +23,7 @@ def queues(connection: Connection, now: float) -> list[Item]:
     due: may be claimed now; waiting: its quiet period or its pause runs; leased: in work. A study counts once its images are read.
     """
     found: dict[_Key, Item] = {
-        (stage, lane.value, None): _empty(stage, lane, None) for stage in QUEUES if stage != "deliver" for lane in Lane
+        (stage, lane.value, None): _empty(stage, lane, None) for stage in QUEUES if stage != "deliver" for lane in _lanes(stage)
     }
     for stage, queue in QUEUES.items():
         for row in connection.execute(_due_rows(queue, now)):
@@ -31,6 +32,11 @@ def queues(connection: Connection, now: float) -> list[Item]:
         for row in connection.execute(_leased_rows(queue)):
             _item(found, stage, row).update(leased=row.items)
     return list(found.values())
+
+
+def _lanes(stage: str) -> Iterable[Lane]:
+    """Shadows read, and are compared, when nobody waits. Commitment is asked for by whoever stores."""
+    return {"compare": (Lane.REANALYSIS,), "commit": (Lane.LIVE,)}.get(stage, Lane)
 
 
 def _item(found: dict[_Key, Item], stage: str, row: Row[Any]) -> Item:

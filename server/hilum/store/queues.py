@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, Update, bindparam, literal_column, select, update
 
-from hilum.domain import DeliveryState, Lane, ReadingState, ResultState, StudyState, WorkState
-from hilum.store.schema import delivery, reading, result, study
+from hilum.domain import CommitmentState, ComparisonState, DeliveryState, Lane, ReadingState, ResultState, StudyState, WorkState
+from hilum.store.schema import commitment, comparison, delivery, reading, result, study
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +29,10 @@ QUEUES: dict[str, Queue] = {
     "analyse": Queue(reading, ReadingState.FAILED, (ReadingState.FAILED, ReadingState.NOT_ANALYSED)),
     # A study waits in the index until its last reading has ended: nothing polls it meanwhile.
     "assemble": Queue(study, StudyState.FAILED, (StudyState.FAILED,), study.c.open_readings == literal_column("0")),
+    "compare": Queue(comparison, ComparisonState.FAILED, (ComparisonState.FAILED,)),
     "report": Queue(result, ResultState.FAILED, (ResultState.FAILED,)),
     "deliver": Queue(delivery, DeliveryState.DEAD, (DeliveryState.DEAD,)),
+    "commit": Queue(commitment, CommitmentState.DEAD, (CommitmentState.DEAD,)),
 }
 
 

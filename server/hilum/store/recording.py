@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, insert, select, update
 
-from hilum.domain import ConflictState, Instance, Lane, ReadingState, Reason, StudyState
-from hilum.store import codec, expiring, rejecting
+from hilum.domain import ConflictState, Instance, ReadingState
+from hilum.store import codec, comparing, expiring, newcomers
 from hilum.store.archive import quarantine_path
-from hilum.store.schema import conflict, instance, reading, study
+from hilum.store.arrival import Arrival
+from hilum.store.growing import Growth, grow
+from hilum.store.schema import conflict, instance, reading
 
 _SUPERSEDED_SECONDS = 3600.0
+_SAID = ("lease_token", "leased_until", "reason", "detail", "finished_at", "logits", "member_logits", "cam", "view", "timings")
 # Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
 _KNOWN_INSTANCE = select(instance).where(instance.c.sop_instance_uid == bindparam("uid")).with_for_update()
-_NEW_STUDY, _NEW_READING = insert(study), insert(reading)
-_NEW_INSTANCE = insert(instance).returning(instance.c.id)
-_KNOWN_STUDY = select(study).where(study.c.study_instance_uid == bindparam("uid")).with_for_update()
-_GROW_STUDY = (
-    update(study)
-    .where(study.c.id == bindparam("row"))
-    .values(revision=study.c.revision + 1, open_readings=study.c.open_readings + bindparam("more"))
-)
 
 
 class RecordOutcome(StrEnum):
@@ -38,28 +32,17 @@ class RecordOutcome(StrEnum):
     RESTORED = "restored"
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """A durable file that has no row yet, and what shall happen with it. The instance's `path` is where the file will lie."""
-
-    instance: Instance
-    lane: Lane
-    releases: tuple[str, ...]
-    quiet_seconds: float
-    maximum_wait_seconds: float
-
-
 def record(connection: Connection, arrivals: Sequence[Arrival], now: float) -> list[RecordOutcome]:
-    """Rows for all arrivals, in their order."""
-    return [_record_one(connection, arrival, now) for arrival in arrivals]
+    """Rows for all arrivals; what became of each, in their order. Those of unknown images are written together, the others after them."""
+    new = newcomers.find(connection, arrivals)
+    if new:
+        newcomers.insert_all(connection, list(new.values()), now)
+    return [RecordOutcome.NEW if position in new else _record_known(connection, arrival, now) for position, arrival in enumerate(arrivals)]
 
 
-def _record_one(connection: Connection, arrival: Arrival, now: float) -> RecordOutcome:
+def _record_known(connection: Connection, arrival: Arrival, now: float) -> RecordOutcome:
     new = arrival.instance
-    known = connection.execute(_KNOWN_INSTANCE, {"uid": new.sop_instance_uid}).first()
-    if known is None:
-        _insert_instance(connection, arrival, now)
-        return RecordOutcome.NEW
+    known = connection.execute(_KNOWN_INSTANCE, {"uid": new.sop_instance_uid}).one()
     if known.digest == new.digest:
         if known.pixels_removed_at is not None:
             _restore_pixels(connection, known, new)
@@ -68,7 +51,8 @@ def _record_one(connection: Connection, arrival: Arrival, now: float) -> RecordO
         return RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE
     if _is_header_revision(known, new):
         _revise_header(connection, known, new, now)
-        _touch_study(connection, arrival, now, new_readings=0 if known.is_removed else _read_again(connection, known.id, now))
+        again = 0 if known.is_removed else _read_again(connection, known, now)
+        grow(connection, {new.study_instance_uid: Growth([arrival], again)}, now)
         return RecordOutcome.HEADER_REVISION
     return RecordOutcome.CONFLICT if _keep_conflict(connection, new) else RecordOutcome.DUPLICATE
 
@@ -76,23 +60,6 @@ def _record_one(connection: Connection, arrival: Arrival, now: float) -> RecordO
 def _is_header_revision(known: Row[Any], new: Instance) -> bool:
     """Same pixels in the same study. Another study under the same SOP Instance UID is a conflict, never a silent move."""
     return bool(known.pixel_digest == new.pixel_digest and known.study_instance_uid == new.study_instance_uid)
-
-
-def _insert_instance(connection: Connection, arrival: Arrival, now: float) -> None:
-    removal = rejecting.removal_of(connection, arrival.instance)
-    values = {**codec.instance_values(arrival.instance), "is_removed": removal is not None, "removal_reason": removal}
-    (instance_id,) = connection.execute(_NEW_INSTANCE, values).one()
-    _touch_study(connection, arrival, now, new_readings=len(arrival.releases) if removal is None else 0)
-    rejected = {"state": ReadingState.NOT_ANALYSED, "reason": Reason.REJECTED, "finished_at": now}
-    common = {
-        "instance_id": instance_id,
-        "study_instance_uid": arrival.instance.study_instance_uid,
-        "lane": arrival.lane,
-        "due_at": now,
-        **({"state": ReadingState.DUE} if removal is None else rejected),
-    }
-    if arrival.releases:
-        connection.execute(_NEW_READING, [{**common, "release": release} for release in arrival.releases])
 
 
 def _revise_header(connection: Connection, known: Row[Any], new: Instance, now: float) -> None:
@@ -104,15 +71,21 @@ def _revise_header(connection: Connection, known: Row[Any], new: Instance, now: 
         expiring.expire(connection, known.path, "superseded", now + _SUPERSEDED_SECONDS, known.id)
 
 
-def _read_again(connection: Connection, instance_id: int, now: float) -> int:
-    """A corrected header may change what the pixels mean (Photometric Interpretation, view, age); how many readings that re-opens."""
-    of_instance = reading.c.instance_id == instance_id
-    fresh = dict.fromkeys(("lease_token", "leased_until", "reason", "detail", "finished_at", "logits", "cam", "view", "timings"))
-    due = {"state": ReadingState.DUE, "due_at": now, "attempts": 0, "lapses": 0, **fresh}
+def _read_again(connection: Connection, known: Row[Any], now: float) -> int:
+    """A corrected header may change what the pixels mean (Photometric Interpretation, view, age).
+
+    How many readings that opens again for which the study waits.
+    """
+    of_instance = reading.c.instance_id == known.id
+    due = {"state": ReadingState.DUE, "due_at": now, "attempts": 0, "lapses": 0, **dict.fromkeys(_SAID)}
     # One in progress read the old header: without its lease it cannot write.
     connection.execute(update(reading).where(of_instance, reading.c.state == ReadingState.LEASED).values(due))
     ended = (ReadingState.ANALYSED, ReadingState.NOT_ANALYSED, ReadingState.FAILED)
-    return connection.execute(update(reading).where(of_instance, reading.c.state.in_(ended)).values(due)).rowcount
+    again = update(reading).where(of_instance, reading.c.state.in_(ended)).values(due)
+    opened = connection.execute(again.returning(reading.c.release, reading.c.is_shadow)).all()
+    if shadows := [row.release for row in opened if row.is_shadow]:
+        comparing.reopen(connection, known.study_instance_uid, now, shadows)
+    return len(opened) - len(shadows)
 
 
 def _restore_pixels(connection: Connection, known: Row[Any], new: Instance) -> None:
@@ -134,42 +107,3 @@ def _keep_conflict(connection: Connection, new: Instance) -> bool:
     names = ("sop_instance_uid", "path", "size_bytes", "digest", "received_at", "calling_ae_title")
     connection.execute(insert(conflict).values({**{name: getattr(held, name) for name in names}, "state": ConflictState.HELD}))
     return True
-
-
-def _touch_study(connection: Connection, arrival: Arrival, now: float, new_readings: int) -> None:
-    """Open the study, or prolong its quiet period. Clearing the lease fences out an assembler that saw the study without this image."""
-    uid = arrival.instance.study_instance_uid
-    row = connection.execute(_KNOWN_STUDY, {"uid": uid}).first()
-    is_collecting = row is not None and row.state in (StudyState.DUE, StudyState.LEASED)
-    since = row.collecting_since if row is not None and is_collecting else now
-    quiet_until = max(now, min(now + arrival.quiet_seconds, since + arrival.maximum_wait_seconds))
-    fresh = {
-        "state": StudyState.DUE,
-        "collecting_since": since,
-        "quiet_until": quiet_until,
-        "due_at": quiet_until,
-        "last_received_at": max(arrival.instance.received_at, row.last_received_at) if row else arrival.instance.received_at,
-        "attempts": 0,
-        "lapses": 0,
-        "lease_token": None,
-        "leased_until": None,
-        "finished_at": None,
-        "reason": None,
-        "detail": None,
-    }
-    if row is None:
-        connection.execute(_NEW_STUDY, {**fresh, **_first_values(arrival), "open_readings": new_readings})
-        return
-    connection.execute(_GROW_STUDY, {**fresh, "row": row.id, "more": new_readings, "lane": min(arrival.lane, row.lane)})
-
-
-def _first_values(arrival: Arrival) -> dict[str, Any]:
-    return {
-        "study_instance_uid": arrival.instance.study_instance_uid,
-        "revision": 1,
-        "lane": arrival.lane,
-        "first_received_at": arrival.instance.received_at,
-        "calling_ae_title": arrival.instance.calling_ae_title,
-        "called_ae_title": arrival.instance.called_ae_title,
-        "peer_address": arrival.instance.peer_address,
-    }

@@ -13,8 +13,8 @@ from hilum.domain import Instance, ReadingState, Reason, Rejection, RemovalReaso
 from hilum.store.reopening import reopen
 from hilum.store.schema import instance, reading, rejection
 
-_REASON = select(rejection.c.reason).where(
-    rejection.c.sop_instance_uid == bindparam("uid"), rejection.c.study_instance_uid == bindparam("of")
+_REASONS = select(rejection.c.sop_instance_uid, rejection.c.study_instance_uid, rejection.c.reason).where(
+    rejection.c.sop_instance_uid.in_(bindparam("uids", expanding=True))
 )
 
 
@@ -29,10 +29,11 @@ def reject(connection: Connection, rejections: Sequence[Rejection], now: float) 
     return sum(study_uid is not None for study_uid in removed)
 
 
-def removal_of(connection: Connection, new: Instance) -> RemovalReason | None:
-    """Why an image that arrives is out of results from the beginning, if it is."""
-    found = connection.execute(_REASON, {"uid": new.sop_instance_uid, "of": new.study_instance_uid}).scalar_one_or_none()
-    return None if found is None else RemovalReason(found)
+def removals_of(connection: Connection, new: Sequence[Instance]) -> dict[str, RemovalReason]:
+    """Of images that arrive, those that are out of results from the beginning, by SOP Instance UID, and why."""
+    studies = {item.sop_instance_uid: item.study_instance_uid for item in new}
+    found = connection.execute(_REASONS, {"uids": list(studies)})
+    return {row.sop_instance_uid: RemovalReason(row.reason) for row in found if row.study_instance_uid == studies[row.sop_instance_uid]}
 
 
 def _reject_one(connection: Connection, item: Rejection, now: float) -> str | None:

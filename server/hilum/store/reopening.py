@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import Connection, and_, case, func, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, func, select, update
 
 from hilum.domain import ReadingState, StudyState
 from hilum.store.schema import reading, study
@@ -16,7 +16,7 @@ def reopen(connection: Connection, study_uids: Collection[str], now: float) -> N
     Clearing the lease fences out an assembler that saw the study as it was.
     """
     is_collecting = and_(study.c.state.in_((StudyState.DUE, StudyState.LEASED)), study.c.quiet_until > now)
-    is_open = case((reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)), 1), else_=0)
+    is_open = case((and_(reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)), reading.c.is_shadow.is_(False)), 1), else_=0)
     counted = select(func.coalesce(func.sum(is_open), 0)).where(reading.c.study_instance_uid == study.c.study_instance_uid)
     until = case((is_collecting, study.c.quiet_until), else_=now)
     values = {
@@ -35,4 +35,13 @@ def reopen(connection: Connection, study_uids: Collection[str], now: float) -> N
         "detail": None,
     }
     chosen = and_(study.c.study_instance_uid.in_(study_uids), study.c.state != StudyState.ERASED)
+    lock(connection, chosen)
     connection.execute(update(study).where(chosen).values(values))
+
+
+def lock(connection: Connection, chosen: ColumnElement[bool]) -> None:
+    """These studies, before their open readings are counted.
+
+    On PostgreSQL a statement that waits for a row counts what was there before it waited: a reading that ended meanwhile would stay open.
+    """
+    connection.execute(select(study.c.id).where(chosen).order_by(study.c.study_instance_uid).with_for_update()).all()

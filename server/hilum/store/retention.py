@@ -1,7 +1,8 @@
 """Retention (promise 4): pixels leave the archive when nothing of their study is open any more. Rows and documents stay.
 
 An image may go when its study is closed, no reading is open, every current result has its documents, and each of their deliveries
-has ended as delivered or cancelled. A dead delivery needs a person, so it keeps the pixels.
+has ended as delivered or cancelled. A dead delivery needs a person, so it keeps the pixels. Rows that only tell what has been are
+another matter: `outdated.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func,
 from sqlalchemy.exc import IntegrityError
 
 from hilum.domain import DeliveryState, Lane, ReadingState, ResultState, StudyState
-from hilum.store import expiring
+from hilum.store import expiring, outdated
 from hilum.store.archive import Archive
 from hilum.store.database import open_engine, open_reader
 from hilum.store.expiring import Removed
@@ -92,6 +93,11 @@ class Retention:
         """Delete files that no row names and whose time has come, at most one batch."""
         with self._engine.begin() as connection:
             return expiring.remove_due(connection, self._archive, self._clock(), _TOGETHER)
+
+    def forget(self, name: str, before: float) -> int:
+        """Delete rows of `outdated.DIARIES` from before that moment, at most one batch; how many."""
+        with self._engine.begin() as connection:
+            return outdated.forget(connection, name, before)
 
 
 def _candidates(rule: Rule) -> Select[Any]:

@@ -12,7 +12,7 @@ from sqlalchemy.exc import OperationalError
 
 from hilum.store.database import open_engine
 
-_TABLES = ("instance", "reading", "result", "document", "delivery", "study", "rejection", "conflict")
+_TABLES = ("instance", "reading", "result", "document", "delivery", "study", "rejection", "conflict", "assignment", "comparison")
 _PATIENCE_SECONDS = 30.0
 
 

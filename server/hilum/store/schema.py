@@ -186,8 +186,12 @@ reading = Table(
     Column("instance_id", Integer, ForeignKey("instance.id"), nullable=False),
     Column("study_instance_uid", String(64), nullable=False, index=True),
     Column("release", String(80), nullable=False),
+    # Read along, never reported: no study waits for it (docs/rollouts.md).
+    Column("is_shadow", Boolean, nullable=False, server_default=text("false")),
     *_lease_columns(),
     Column("logits", JSON),
+    # (k, L): what each member of an ensemble says; `logits` is what they say together.
+    Column("member_logits", JSON),
     Column("cam", LargeBinary),
     Column("view", String(16)),
     Column("precision", String(16)),
@@ -253,6 +257,89 @@ destination = Table(
     Column("owned_until", Float),
 )
 
+# One row an alias: a release of the settings that another one shall replace, or has replaced, without a restart.
+rollout = Table(
+    "rollout",
+    metadata,
+    Column("alias", String(80), primary_key=True),
+    # What the settings named when it began: it holds only as long as they do.
+    Column("configured", String(80), nullable=False),
+    Column("serving", String(80), nullable=False),
+    Column("previous", String(80)),
+    Column("candidate", String(80)),
+    Column("mode", String(16)),
+    Column("fraction", Float),
+    Column("state", String(16), nullable=False),
+    Column("problem", Text),
+    Column("changed_at", Float, nullable=False),
+    Column("changed_by", String(64), nullable=False),
+)
+
+rollout_event = Table(
+    "rollout_event",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("alias", String(80), nullable=False, index=True),
+    Column("verb", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("serving", String(80), nullable=False),
+    Column("candidate", String(80)),
+    Column("detail", Text),
+    Column("changed_at", Float, nullable=False),
+    Column("changed_by", String(64), nullable=False),
+)
+
+# Which release speaks for a study, from its first image to its last, whatever is switched meanwhile; and which one reads along.
+assignment = Table(
+    "assignment",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_instance_uid", String(64), nullable=False),
+    Column("alias", String(80), nullable=False),
+    Column("release", String(80), nullable=False),
+    Column("shadow", String(80)),
+    Column("assigned_at", Float, nullable=False),
+    UniqueConstraint("study_instance_uid", "alias"),
+)
+
+# A study that a shadow reads along: its own queue, so that nothing of it can touch what is reported.
+comparison = Table(
+    "comparison",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_instance_uid", String(64), nullable=False),
+    Column("release", String(80), nullable=False),
+    Column("shadow", String(80), nullable=False),
+    *_lease_columns(),
+    # For each finding that both know: [score, shadow's score, decision, shadow's decision].
+    Column("content", JSON),
+    UniqueConstraint("study_instance_uid", "shadow"),
+    Index("ix_comparison_pair", "release", "shadow", "finished_at"),
+    *_lease_indexes("comparison"),
+)
+
+# Requests for storage commitment. `instances`: [SOP Class UID, SOP Instance UID] each, until the report is answered; `digest` is theirs.
+commitment = Table(
+    "commitment",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("transaction_uid", String(64), nullable=False),
+    Column("calling_ae_title", String(16), nullable=False),
+    Column("called_ae_title", String(16), nullable=False),
+    Column("peer_address", String(64), nullable=False),
+    Column("requested_at", Float, nullable=False, index=True),
+    Column("digest", String(40), nullable=False),
+    Column("is_duplicate", Boolean, nullable=False),
+    Column("instances", JSON, nullable=False),
+    Column("committed", Integer),
+    Column("failed", Integer),
+    # [SOP Instance UID, Failure Reason] of the first ones that are not kept.
+    Column("failures", JSON),
+    *_lease_columns(),
+    UniqueConstraint("calling_ae_title", "transaction_uid", "digest"),
+    *_lease_indexes("commitment"),
+)
+
 process = Table(
     "process",
     metadata,
@@ -266,4 +353,4 @@ process = Table(
     Column("detail", Text),
 )
 
-WORK_TABLES = {table.name: table for table in (reading, study, result, delivery)}
+WORK_TABLES = {table.name: table for table in (reading, study, comparison, result, delivery, commitment)}

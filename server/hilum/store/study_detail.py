@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, func, select
 
-from hilum.domain import DeliveryState, StudyState, WorkState
-from hilum.store.schema import MAXIMUM_ROW_ID, delivery, document, instance, reading, result, study
+from hilum.domain import DeliveryState, ResultState, StudyState, WorkState
+from hilum.store.schema import MAXIMUM_ROW_ID, comparison, delivery, document, instance, reading, result, study
 from hilum.store.study_views import Item, study_item
 
 _INSTANCE = (
@@ -24,12 +24,14 @@ _INSTANCE = (
 _REMOVAL = ("is_removed", "removal_reason", "pixels_removed_at")
 _READING = (
     "release",
+    "is_shadow",
     "state",
     "reason",
     "detail",
     "attempts",
     "view",
     "logits",
+    "member_logits",
     "precision",
     "preprocessing_version",
     "timings",
@@ -59,9 +61,13 @@ def detail(connection: Connection, study_instance_uid: str) -> Item | None:
     row = connection.execute(select(study).where(study.c.study_instance_uid == study_instance_uid)).first()
     if row is None:
         return None
-    images, results = _images(connection, study_instance_uid), _results(connection, study_instance_uid)
+    images, every = _images(connection, study_instance_uid), _results(connection, study_instance_uid)
+    shadows = set(connection.execute(select(comparison.c.shadow).where(comparison.c.study_instance_uid == study_instance_uid)).scalars())
+    results = [item for item in every if item["release"] not in shadows]
+    along = [item for item in every if item["release"] in shadows and item["state"] == ResultState.SHADOW]
     closed = {"detail": row.detail, "attempts": row.attempts, "closed_at": row.finished_at if row.state == StudyState.CLOSED else None}
-    return {**study_item(row), **closed, "images": images, "results": results, "timing": _timing(row, images, results)}
+    said = {"images": images, "results": results, "shadow_results": along}
+    return {**study_item(row), **closed, **said, "timing": _timing(row, images, results)}
 
 
 def documents(connection: Connection, study_instance_uid: str) -> list[Item]:
@@ -128,6 +134,12 @@ def _delivery_query(uid: str) -> Select[Any]:
     return select(delivery).select_from(joined).where(result.c.study_instance_uid == uid).order_by(delivery.c.id)
 
 
+def _ended(images: list[Item]) -> Iterator[float]:
+    """When the readings ended for which the study waits."""
+    readings = (item for image in images for item in image["readings"] if not item["is_shadow"])
+    yield from (item["finished_at"] for item in readings if item["finished_at"])
+
+
 def _timing(row: Row[Any], images: list[Item], results: list[Item]) -> Item:
     """When each boundary was passed for the current results; None where it was not (yet)."""
     current = [item for item in results if item["is_current"]]
@@ -139,7 +151,7 @@ def _timing(row: Row[Any], images: list[Item], results: list[Item]) -> Item:
         "received_first": row.first_received_at,
         "received_last": row.last_received_at,
         "quiet_until": row.quiet_until,
-        "analysed": max((item["finished_at"] for image in images for item in image["readings"] if item["finished_at"]), default=None),
+        "analysed": max(_ended(images), default=None),
         "result_stored": max((item["created_at"] for item in current), default=None),
         "documents_stored": max((paper["created_at"] for paper in written), default=None),
         "first_delivered": accepted,

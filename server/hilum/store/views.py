@@ -6,21 +6,22 @@ Answers are plain dictionaries of JSON values; times are seconds since the epoch
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Table, func, select, true
+from sqlalchemy import ColumnElement, Connection, Table, and_, func, select, true
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from hilum.errors import Retry
+from hilum.store import commitments, comparison_views, destination_views, page_views, queue_views, study_detail, study_views
 from hilum.store import cursor as cursors
-from hilum.store import destination_views, page_views, queue_views, study_detail, study_views
+from hilum.store.comparison_views import Comparisons
 from hilum.store.database import open_reader
-from hilum.store.schema import association, conflict, instance, study
+from hilum.store.schema import association, commitment, conflict, instance, rollout, rollout_event, study
 from hilum.store.study_views import StudyFilter
 
 __all__ = ["LedgerViews", "StudyFilter"]
@@ -94,6 +95,13 @@ class LedgerViews:
         with self._snapshot() as connection:
             return _page(connection, conflict, "received_at", true(), limit, cursor)
 
+    def commitments(self, *, state: str | None = None, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
+        """One page of requests for storage commitment, newest first, and the cursor of the next. Raises BadCursor."""
+        condition = true() if state is None else commitment.c.state == state
+        with self._snapshot() as connection:
+            found, following = _page(connection, commitment, "requested_at", condition, limit, cursor)
+            return [commitments.described(item) for item in found], following
+
     def queues(self) -> list[Item]:
         """Depth and age of every queue: one item a stage, lane and (deliver only) destination."""
         with self._snapshot() as connection:
@@ -103,6 +111,13 @@ class LedgerViews:
         """Every destination with its queue, by name."""
         with self._snapshot() as connection:
             return destination_views.states(connection, configured, self._clock())
+
+    def digests(self, sop_instance_uids: Sequence[str]) -> dict[str, str]:
+        """SOP Instance UID to the digest of the data set, of those of these objects whose pixels lie in the archive."""
+        chosen = and_(instance.c.sop_instance_uid.in_(sop_instance_uids), instance.c.pixels_removed_at.is_(None))
+        with self._snapshot() as connection:
+            found = connection.execute(select(instance.c.sop_instance_uid, instance.c.digest).where(chosen))
+            return {row.sop_instance_uid: row.digest for row in found}
 
     def due_readings(self, at_most: int) -> int:
         """Readings of the lanes urgent and live that wait, counted up to `at_most`."""
@@ -143,6 +158,27 @@ class LedgerViews:
         """Where the pixels of an image of this study lie; None: the study has no such image."""
         with self._snapshot() as connection:
             return page_views.stored_image(connection, study_instance_uid, sop_instance_uid)
+
+    def rollouts(self) -> list[Item]:
+        """Every alias that was ever changed, by name."""
+        with self._snapshot() as connection:
+            return [row._asdict() for row in connection.execute(select(rollout).order_by(rollout.c.alias))]
+
+    def rollout_events(self, alias: str, limit: int = 50) -> list[Item]:
+        """What was done with an alias, newest first."""
+        query = select(rollout_event).where(rollout_event.c.alias == alias).order_by(rollout_event.c.id.desc()).limit(limit)
+        with self._snapshot() as connection:
+            return [row._asdict() for row in connection.execute(query)]
+
+    def last_compared(self, releases: Collection[str]) -> tuple[str, str] | None:
+        """The release reported and its shadow, both of these, that were compared last."""
+        with self._snapshot() as connection:
+            return comparison_views.last_pair(connection, releases)
+
+    def compared(self, release: str, shadow: str, limit: int) -> Comparisons:
+        """What both have said about the studies that were compared last."""
+        with self._snapshot() as connection:
+            return comparison_views.compared(connection, release, shadow, limit)
 
     def totals(self) -> dict[str, int]:
         """Studies and instances recorded since the installation.

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from hilum.errors import ConfigurationError
+from hilum.domain import RolloutState
+from hilum.errors import ConfigurationError, Retry
 from hilum.models.build import is_built
-from hilum.settings import Destination, Settings
+from hilum.receive.tls import ServerTls
+from hilum.settings import Destination, Receive, Sender, Settings, Watch
 from hilum.store.migrate import current_revision, expected_revision
+from hilum.store.rollouts import CannotRollOut, Rollouts
+from hilum.store.views import LedgerViews
 from hilum.triton.runtime import preflight
 from hilum.wiring.releases import active_releases
+from hilum.wiring.rollouts import RolloutVerbs, in_words
 from hilum.wiring.sockets import bind
 
 _CONNECT_SECONDS = 3.0
@@ -34,11 +41,15 @@ def examine(settings: Settings) -> Iterator[Check]:
     """Every check, in the order in which a person would mend them."""
     yield Check("settings", ok=True, detail="valid")
     yield from _state_folder(settings)
-    yield _ledger(settings)
-    yield _port("receive", settings.receive.host, settings.receive.port)
+    yield (ledger := _ledger(settings))
+    yield from _dicom_ports(settings.receive)
     yield _port("api", settings.api.host, settings.api.port)
     yield from _releases(settings)
+    if ledger.ok and not _is_new(settings.ledger_url):
+        yield from _rollouts(settings)
     yield from _triton(settings)
+    yield from (_watched(name, watch) for name, watch in settings.watch.items())
+    yield from (_sender(title, sender) for title, sender in settings.senders.items())
     if not settings.destinations:
         advice = "Add [destinations.<name>] to the settings; until then results are only in REST."
         yield Check("destinations", ok=False, detail="none configured", advice=advice)
@@ -62,9 +73,13 @@ def _state_folder(settings: Settings) -> Iterator[Check]:
 
 def _ledger(settings: Settings) -> Check:
     url = settings.ledger_url
-    if url.startswith("sqlite") and not Path(url.partition("///")[2]).exists():
+    if _is_new(url):
         return Check("ledger", ok=True, detail="SQLite, will be made at the first start")
     return _unless_refused("ledger", lambda: _revision(url))
+
+
+def _is_new(url: str) -> bool:
+    return url.startswith("sqlite") and not Path(url.partition("///")[2]).exists()
 
 
 def _revision(url: str) -> Check:
@@ -73,13 +88,44 @@ def _revision(url: str) -> Check:
     return Check("ledger", found in (None, expected), f"revision {found or 'none yet'}", advice)
 
 
-def _port(section: str, host: str, port: int) -> Check:
-    title, where = f"{section} port", f"{host}:{port}"
+def _dicom_ports(receive: Receive) -> Iterator[Check]:
+    if receive.plain:
+        yield _port("receive", receive.host, receive.port)
+    if receive.tls_port:
+        yield _port("receive", receive.host, receive.tls_port, "tls_port")
+        yield _certificates(receive)
+
+
+def _certificates(receive: Receive) -> Check:
     try:
-        bind(section, host, port).close()
+        ServerTls(receive)
+    except ConfigurationError as error:
+        return Check("receive TLS", ok=False, detail="; ".join(error.problems))
+    senders = "must show a certificate" if receive.tls_client_ca_file else "need no certificate (receive.tls_client_ca_file)"
+    return Check("receive TLS", ok=True, detail=f"certificate and key belong together; senders {senders}")
+
+
+def _watched(name: str, watch: Watch) -> Check:
+    """What cannot be moved or deleted would be taken once and stay."""
+    wanted = os.R_OK | os.X_OK | (0 if watch.when_taken == "keep" else os.W_OK)
+    is_usable = watch.path.is_dir() and os.access(watch.path, wanted)
+    advice = f"Make it a folder that this user may read{'' if watch.when_taken == 'keep' else ' and write'}, or set watch.{name}.path."
+    return Check(f"watch {name}", is_usable, str(watch.path), advice)
+
+
+def _sender(title: str, sender: Sender) -> Check:
+    """What is different for it; that it names what there is was looked at with the settings and the releases."""
+    own = [name for name, value in sender if value not in (None, ())]
+    return Check(f"sender {title}", ok=True, detail=f"its own: {', '.join(own)}" if own else "as all others")
+
+
+def _port(section: str, host: str, port: int, name: str = "port") -> Check:
+    title, where = f"{section} {name.replace('_', ' ')}", f"{host}:{port}"
+    try:
+        bind(section, host, port, name).close()
     except ConfigurationError as error:
         if _accepts(_reachable(host), port):
-            return Check(title, ok=True, detail=f"{where} is in use and answers; if that is not Hilum, set {section}.port")
+            return Check(title, ok=True, detail=f"{where} is in use and answers; if that is not Hilum, set {section}.{name}")
         return Check(title, ok=False, detail="; ".join(error.problems))
     return Check(title, ok=True, detail=f"{where} is free, so no server runs there now")
 
@@ -101,11 +147,46 @@ def _releases(settings: Settings) -> Iterator[Check]:
         yield Check(f"release {name}", built, f"{'built' if built else 'not built'}, {trained}", f"Run `hilum models build {name}`.")
 
 
+def _rollouts(settings: Settings) -> Iterator[Check]:
+    """For each alias what reads new studies, and what shall follow."""
+    url = settings.ledger_url
+    with contextlib.closing(Rollouts(url)) as rollouts, contextlib.closing(LedgerViews(url)) as views:
+        verbs = RolloutVerbs(settings, rollouts, views)
+        try:
+            found = verbs.list()
+        except Retry as error:  # a ledger without tables
+            yield Check("rollouts", ok=True, detail=error.detail)
+            return
+        yield from (_rollout(verbs, item) for item in found)
+
+
+def _rollout(verbs: RolloutVerbs, item: dict[str, Any]) -> Check:
+    alias, (_, _, words) = item["alias"], in_words(item).partition(": ")
+    if item["state"] == RolloutState.REFUSED:
+        return Check(f"rollout {alias}", ok=False, detail=words, advice=f"Mend it and start again, or `hilum rollout stop {alias}`.")
+    problem = None if item["changed_at"] is None or item["state"] == RolloutState.CLOSED else _not_loadable(verbs, item)
+    if problem is None:
+        return Check(f"rollout {alias}", ok=True, detail=words)
+    return Check(f"rollout {alias}", ok=False, detail=f"{words}; {problem}", advice="Put it back, or roll out another release.")
+
+
+def _not_loadable(verbs: RolloutVerbs, item: dict[str, Any]) -> str | None:
+    """What is wrong with a release that the rollout wants loaded; the settings' own are looked at anyway."""
+    try:
+        for name in (item["serving"], item["previous"], item["candidate"]):
+            if name is not None and name != item["configured"]:
+                verbs.require_built(name)
+    except CannotRollOut as error:
+        return str(error)
+    return None
+
+
 def _triton(settings: Settings) -> Iterator[Check]:
-    if settings.triton.url:
-        host, _, port = settings.triton.url.rpartition(":")
-        ok = port.isdigit() and _accepts(host, int(port))
-        yield Check("triton", ok, settings.triton.url, "Nothing answers there: start that Triton, or set triton.url (empty: embedded).")
+    for address in settings.triton.addresses:
+        host, _, port = address.rpartition(":")
+        advice = "Nothing answers there: start that Triton, or set triton.url or triton.urls (none: embedded)."
+        yield Check("triton", _accepts(host, int(port)), address, advice)
+    if settings.triton.addresses:
         return
     problems = preflight()
     yield from (Check("triton", ok=False, detail=problem) for problem in problems)

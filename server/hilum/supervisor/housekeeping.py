@@ -1,6 +1,7 @@
-"""The thread that keeps the archive within its bounds: pixels leave by age or under pressure, and files without a row are deleted.
+"""The thread that keeps archive and ledger within their bounds.
 
-It runs where listeners run, because the archive is there; of several such hosts one does the work.
+Pixels leave by age or under pressure, files without a row are deleted, and rows that only tell what has been are forgotten. It runs where
+listeners run, because the archive is there; of several such hosts one does the work.
 """
 
 from __future__ import annotations
@@ -35,6 +36,13 @@ def rules(settings: RetentionSettings, now: float) -> Iterator[Rule]:
         yield Rule(_EVERY_LANE - {Lane.REANALYSIS}, now - settings.days * _DAY_SECONDS, "age")
     if settings.reanalysis_days:
         yield Rule({Lane.REANALYSIS}, now - settings.reanalysis_days * _DAY_SECONDS, "age")
+
+
+def outdated(settings: RetentionSettings, now: float) -> Iterator[tuple[str, float]]:
+    """Which rows that only tell what has been may be forgotten, and of before which moment."""
+    for name, days in (("associations", settings.association_days), ("commitments", settings.commitment_days)):
+        if days:
+            yield name, now - days * _DAY_SECONDS
 
 
 class Housekeeper:
@@ -81,6 +89,7 @@ class Housekeeper:
                 self._remove_files()
         self._relieve()
         self._remove_files()
+        self._forget()
 
     def _relieve(self) -> None:
         """Under disk pressure: what is delivered leaves early, as much as is missing. What that was not enough for waits a turn."""
@@ -98,6 +107,11 @@ class Housekeeper:
             _account(removed)
             if not self._may_go_on():
                 return
+
+    def _forget(self) -> None:
+        for name, before in outdated(self._settings, self._clock()):
+            while (count := self._retention.forget(name, before)) and self._may_go_on():
+                _log.info("rows_forgotten", what=name, count=count)
 
     def _may_go_on(self) -> bool:
         return not self._stop.wait(_PAUSE_SECONDS)

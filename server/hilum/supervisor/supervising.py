@@ -17,16 +17,17 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from sqlalchemy.exc import OperationalError
-
 from hilum import telemetry
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
 from hilum.models.build import is_built
 from hilum.models.canary import read_canary
+from hilum.receive.census import Census
 from hilum.receive.scan import recover
-from hilum.settings import Settings
+from hilum.receive.tls import ServerTls
+from hilum.settings import Receive, Settings
 from hilum.store.archive import Archive
+from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate, require_revision
 from hilum.supervisor.housekeeping import Housekeeper
@@ -45,6 +46,7 @@ _BEAT_SECONDS = 3.0
 _DRAIN_SECONDS = 20.0
 _STEADY_SECONDS = 60.0  # a child that lived this long has recovered: its next restart is immediate again
 _LONGEST_PAUSE_SECONDS = 30.0
+_TLS = "listener, TLS"
 _CANNOT_START = 2  # exit status of a child whose settings do not let it start
 log = telemetry.logger("supervisor")
 
@@ -76,6 +78,7 @@ class Supervisor:
     _waker: Waker = field(default_factory=Waker)
     _children: list[Child] = field(default_factory=list)
     _listening: dict[str, socket.socket] = field(default_factory=dict)
+    _census: Census | None = None
     _triton: TritonKeeper | None = None
     _housekeeper: Housekeeper | None = None
 
@@ -100,25 +103,34 @@ class Supervisor:
 
     def _bind_ports(self) -> None:
         """Before anything is started, so that a port that is taken is said at once; who calls while a process restarts, waits."""
-        receive, api = self.settings.receive, self.settings.api
-        for role, section, host, port in (
-            ("listener", "receive", receive.host, receive.port),
-            ("api", "api", api.host, api.port),
-            ("health", "api", api.host, api.port),
-        ):
+        api = self.settings.api
+        for role in ("api", "health"):
             if self._runs(role):
-                self._listening[role] = bind(section, host, port)
+                self._listening[role] = bind("api", api.host, api.port)
+        if self._runs("listener"):
+            self._bind_dicom_ports(self.settings.receive)
+
+    def _bind_dicom_ports(self, receive: Receive) -> None:
+        if receive.processes > 1:
+            self._census = Census(receive.processes, self.settings.limited_senders)
+        if receive.plain:
+            self._listening["listener"] = bind("receive", receive.host, receive.port)
+        if receive.tls_port:
+            ServerTls(receive)  # files that are not usable are said here, and not by each listener
+            self._listening[_TLS] = bind("receive", receive.host, receive.tls_port, "tls_port")
 
     def _plan(self) -> Sequence[tuple[str, int]]:
         """Processes of this role, in the order of starting: listeners first, so that no image waits for a model to load."""
         settings, everything = self.settings, self.role == ALL
         plan = [
             ("listener", settings.receive.processes),
+            ("watcher", min(1, len(settings.watch))),
             ("api", 1),
             ("dispatcher", settings.pipeline.dispatchers),
             ("analyser", settings.analyse.processes),
         ]
-        chosen = [(role, count) for role, count in plan if everything or role == self.role]
+        roles = {"listener", "watcher"} if self.role == "listener" else {self.role}
+        chosen = [(role, count) for role, count in plan if everything or role in roles]
         return chosen if everything or self.role == "api" else [*chosen, ("health", 1)]
 
     def _runs(self, role: str) -> bool:
@@ -141,12 +153,12 @@ class Supervisor:
 
     def _may_start(self, child: Child) -> bool:
         """An analyser needs to know where Triton is."""
-        return child.role != "analyser" or bool(self._triton_url)
+        return child.role != "analyser" or self._triton is None or bool(self._triton.url)
 
     @property
     def _triton_url(self) -> str:
-        """Where the models run; empty until the embedded server has been ready once."""
-        return self.settings.triton.url if self._triton is None else self._triton.url
+        """Where the embedded server listens; empty until it has been ready once, and where others run the models."""
+        return "" if self._triton is None else self._triton.url
 
     def _recover_files(self) -> None:
         """Index what was acknowledged before a crash, before any listener adds to it."""
@@ -161,7 +173,7 @@ class Supervisor:
 
     def _embedded_triton(self) -> TritonKeeper | None:
         releases = active_releases(self.settings)
-        if self.settings.triton.url:
+        if self.settings.triton.addresses:
             _require_canaries(releases, self.settings)
             return None
         built = self.settings.built_dir
@@ -174,15 +186,22 @@ class Supervisor:
         return TritonKeeper(triton, self._waker.wake)
 
     def _spawn(self, child: Child) -> None:
-        fd = self._listening[child.role].fileno() if child.role in self._listening else -1
-        charge = Charge(child.role, os.getpid(), self.settings.dump(), child.index, fd, self._triton_url, self.role)
+        fd = self._descriptor(child.role)
+        is_listener = child.role == "listener"
+        tls_fd = self._descriptor(_TLS) if is_listener else -1
+        census_fd = self._census.descriptor if is_listener and self._census is not None else -1
+        charge = Charge(child.role, os.getpid(), self.settings.dump(), child.index, fd, tls_fd, census_fd, self._triton_url, self.role)
         command = [sys.executable, "-m", "hilum.wiring", child.name]
-        child.process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[fd] if fd >= 0 else [])  # noqa: S603 - our own interpreter and module
+        inherited = [number for number in (fd, tls_fd, census_fd) if number >= 0]
+        child.process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=inherited)  # noqa: S603 - our own interpreter and module
         assert child.process.stdin is not None
         child.process.stdin.write(charge.dump())
         child.process.stdin.close()
         child.started_at, child.restart_at = time.monotonic(), 0.0
         log.info("process_started", name=child.name, pid=child.process.pid)
+
+    def _descriptor(self, name: str) -> int:
+        return self._listening[name].fileno() if name in self._listening else -1
 
     def _watch(self) -> None:
         """Restart what ends, until told to stop."""
@@ -222,25 +241,27 @@ class Supervisor:
         assert child.process is not None
         name = process_name(child.role, child.process.pid)
         telemetry.PROCESS_RESTARTS.labels(child.role).inc()
+        if child.role == "listener" and self._census is not None:
+            self._census.clear(child.index)
         telemetry.forget_process(child.process.pid, str(metrics_dir(self.settings, self.role)))
         try:
             if freed := ledger.end_leases(name, is_clean=False):
                 log.info("leases_ended", name=child.name, count=freed)
             ledger.forget_processes([name])
-        except OperationalError as error:
-            log.warning("leases_not_ended", name=child.name, error=str(error.orig), advice="they lapse by themselves")
+        except AWAY as error:
+            log.warning("leases_not_ended", name=child.name, error=words_of(error), advice="they lapse by themselves")
 
     def _beat(self, ledger: Ledger) -> None:
         try:
             ledger.beat(process_name("supervisor", os.getpid()), "supervisor", os.getpid(), started_at=0.0, is_ready=True)
-        except OperationalError as error:
-            log.warning("heartbeat_failed", error=str(error.orig))
+        except AWAY as error:
+            log.warning("heartbeat_failed", error=words_of(error))
 
     def _drain(self) -> None:
         """Listeners first, so that nothing new comes in; then all others finish what they hold; Triton last."""
         log.info("stopping")
         give_up = time.monotonic() + _DRAIN_SECONDS
-        for wave in (("listener",), ("analyser", "dispatcher", "api", "health")):
+        for wave in (("listener", "watcher"), ("analyser", "dispatcher", "api", "health")):
             running = [child for child in self._children if child.process is not None and child.role in wave]
             for child in running:
                 _process(child).terminate()

@@ -5,26 +5,27 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 
-from hilum import telemetry
 from hilum.analyse.analyser import Analyser
 from hilum.analyse.decode_pool import DecodePool
-from hilum.analyse.gateway import TritonGateway
-from hilum.domain import Release
-from hilum.errors import Retry
-from hilum.models.canary import Canary, read_canary
-from hilum.pipeline import STAGES, StageLoop
-from hilum.settings import Settings
+from hilum.analyse.endpoints import Endpoints
+from hilum.analyse.worker import Answer, Checked, Decoded, Request, SpecCheck
+from hilum.domain import Advance, Job, ReadingJob, Release
+from hilum.errors import WorkerDied
+from hilum.pipeline import STAGES, Handler, StageLoop
+from hilum.settings import Analyse, Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
+from hilum.store.rollouts import Rollouts
 from hilum.wiring.charge import Charge, process_name
+from hilum.wiring.fleet import Fleet
 from hilum.wiring.heartbeat import Heartbeat
-from hilum.wiring.releases import active_releases
+from hilum.wiring.proving import Pixels
+from hilum.wiring.releases import Catalogue
 from hilum.wiring.serving import run_async, serve
 
 _NICE = 5  # ingest must win on a small machine: inference gives way to the listener
-log = telemetry.logger("wiring")
 
 
 def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
@@ -34,52 +35,86 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
 
 
 async def _analyse(charge: Charge, settings: Settings, ledger: Ledger, stopping: asyncio.Event) -> None:
-    releases = active_releases(settings)
+    catalogue = Catalogue(settings)
     archive = Archive(settings.archive_dir)
-    gateway = TritonGateway(charge.triton_url, settings.analyse.deadline_seconds)
-    pool = DecodePool(settings.analyse.decode_processes, settings.analyse.decode_seconds)
-    canaries = CanaryWatch(gateway, releases, settings)
-    analyser = Analyser(settings.analyse, releases, gateway, pool, lambda instance: archive.locate(instance.path))
-    loop = StageLoop(STAGES["analyse"], ledger, settings.pipeline, process_name("analyser", os.getpid()), analyser.handle)
-    with Heartbeat(ledger, "analyser", canaries.readiness):
+    urls = _urls(charge, settings)
+    gateway = Endpoints(urls, settings.analyse.deadline_seconds, shares_memory=settings.triton.shared_memory)
+    pool = _decode_pool(settings.analyse)
+    owner = process_name("analyser", os.getpid())
+    fleet = Fleet(settings, catalogue, Rollouts(settings.ledger_url), gateway, _pixels(pool, settings.analyse), owner)
+    analyser = Analyser(
+        _for_each_endpoint(settings.analyse, len(urls)),
+        {name: catalogue[name] for name in settings.active_releases},
+        gateway,
+        pool,
+        lambda instance: archive.locate(instance.path),
+        settings.guard,
+        fleet.explain,
+    )
+    await fleet.begin(analyser)
+    loop = StageLoop(STAGES["analyse"], ledger, settings.pipeline, owner, _unless_away(gateway, analyser.handle), has_room=gateway.has_room)
+    with Heartbeat(ledger, "analyser", lambda: _readiness(fleet, gateway)):
         await pool.start()
-        await serve([loop], stopping, [analyser.serve_batches(), canaries.run()])
+        await serve([loop], stopping, [analyser.serve_batches(), fleet.run(analyser)])
         await pool.stop()
         await gateway.close()
 
 
-class CanaryWatch:
-    """A known image through each release, again and again: Triton calls a model READY whose process is dead."""
+def _unless_away(gateway: Endpoints, handle: Handler) -> Handler:
+    """No image is decoded for a release that no Triton serves now."""
 
-    def __init__(self, gateway: TritonGateway, releases: Mapping[str, Release], settings: Settings) -> None:
-        self._gateway, self._releases, self._settings = gateway, releases, settings
-        self._problems: dict[str, str] = dict.fromkeys(releases, "the first canary inference has not finished")
+    async def handle_served(job: Job) -> Advance:
+        assert isinstance(job, ReadingJob)
+        gateway.require(job.release)
+        return await handle(job)
 
-    def readiness(self) -> tuple[bool, str]:
-        """Whether every release gave its known answer, and what is wrong where not."""
-        return not self._problems, "; ".join(self._problems.values())[:500]
+    return handle_served
 
-    async def run(self) -> None:
-        """Check for ever; a release that Triton has not loaded is loaded."""
-        canaries = {name: read_canary(release, self._settings.built_dir) for name, release in self._releases.items()}
-        while True:
-            for name, release in self._releases.items():
-                self._note(name, await self._check(release, canaries[name]))
-            await asyncio.sleep(1.0 if self._problems else self._settings.analyse.canary_seconds)
 
-    async def _check(self, release: Release, canary: Canary) -> str | None:
+def _readiness(fleet: Fleet, gateway: Endpoints) -> tuple[bool, str]:
+    """Whether every release that is waited for gave its known answer at a Triton that is there now, and what is wrong where not."""
+    is_ready, problem = fleet.readiness()
+    problems = dict.fromkeys(item for item in (problem, *gateway.problems()) if item)
+    return is_ready and gateway.has_room(), "; ".join(problems)[:500]
+
+
+def _urls(charge: Charge, settings: Settings) -> dict[str, str]:
+    """Name to gRPC address of each endpoint. The embedded one's port changes with each start, so it bears another name in metrics."""
+    return {url: url for url in settings.triton.addresses} or {"embedded": charge.triton_url}
+
+
+def _for_each_endpoint(settings: Analyse, endpoints: int) -> Analyse:
+    return settings.model_copy(update={"batches_in_flight": settings.batches_in_flight * endpoints})
+
+
+def _decode_pool(settings: Analyse) -> DecodePool:
+    pool = DecodePool(settings.decode_processes, settings.decode_seconds, slot_bytes=settings.slot_bytes, prepare=_device(settings))
+    if settings.placement == "device" and settings.device.startswith("cuda"):
+        from hilum.analyse.page_locking import lock_pages  # noqa: PLC0415 - loads torch
+
+        lock_pages(pool.slot_pages, settings.device)
+    return pool
+
+
+def _pixels(pool: DecodePool, settings: Analyse) -> Pixels:
+    """Known pictures through a release's InputSpec, where its tensors are prepared."""
+    on_device: Callable[[SpecCheck], Checked] | None = None
+    if settings.placement == "device":
+        from hilum.analyse.preparing import check_spec as on_device  # noqa: PLC0415 - loads torch
+
+    async def check(release: Release) -> str | None:
         try:
-            if not await self._gateway.is_loaded(release):
-                await self._gateway.load(release)
-        except Retry as error:
-            return error.detail
-        return await self._gateway.check_canary(release, canary)
+            return (await pool.check(SpecCheck(release.input_spec, settings.device), on_device)).problem
+        except WorkerDied as error:
+            return f"the decode process {error}"
 
-    def _note(self, name: str, problem: str | None) -> None:
-        telemetry.CANARY_READY.labels(name).set(problem is None)
-        if problem is None:
-            if self._problems.pop(name, None) is not None:
-                log.info("release_ready", release=name)
-        elif self._problems.get(name) != problem:
-            log.warning("release_not_ready", release=name, problem=problem)
-            self._problems[name] = problem
+    return check
+
+
+def _device(settings: Analyse) -> Callable[[Request, Decoded], Answer] | None:
+    """What prepares tensors in this process, where decode processes leave that to a device."""
+    if settings.placement == "worker":
+        return None
+    from hilum.analyse.preparing import prepare_decoded  # noqa: PLC0415 - loads torch
+
+    return prepare_decoded

@@ -9,7 +9,7 @@ import signal
 import socket
 from dataclasses import asdict, dataclass
 
-ROLES = ("listener", "analyser", "dispatcher", "api", "health")
+ROLES = ("listener", "watcher", "analyser", "dispatcher", "api", "health")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -17,7 +17,8 @@ _PR_SET_PDEATHSIG = 1
 class Charge:
     """What the supervisor gives a child.
 
-    `listening_fd`: the inherited socket of a role that listens. `triton_url`: where the models run. `served_role`: what this host runs.
+    `listening_fd`: the inherited socket of a role that listens; `tls_fd`: the listener's for TLS; `census_fd`: what several
+    listeners share. `triton_url`: the embedded Triton. `served_role`: what this host runs.
     """
 
     role: str
@@ -25,6 +26,8 @@ class Charge:
     settings: str
     index: int = 0
     listening_fd: int = -1
+    tls_fd: int = -1
+    census_fd: int = -1
     triton_url: str = ""
     served_role: str = "all"
 

@@ -34,10 +34,12 @@ from hilum.report import Report, ReportContext, derive
 from hilum.settings import Destination, Settings
 from hilum.store.ledger import Ledger
 from hilum.wiring.charge import Charge, process_name
+from hilum.wiring.committing import CommitHandler
+from hilum.wiring.comparing import CompareHandler
 from hilum.wiring.heartbeat import Heartbeat
 from hilum.wiring.heat_maps import HeatMaps
 from hilum.wiring.lanes import knows_sender, lanes_of
-from hilum.wiring.releases import load_releases
+from hilum.wiring.releases import Catalogue
 from hilum.wiring.report_builder import ReportBuilder
 from hilum.wiring.report_pool import ReportPool
 from hilum.wiring.serving import run_async, serve
@@ -49,7 +51,7 @@ def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Eve
 
 
 async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event) -> None:
-    releases = load_releases(settings)
+    releases = Catalogue(settings)
     owner = process_name("dispatcher", os.getpid())
 
     def loop(stage: str, handle: Callable[[Job], Awaitable[Advance]], destination: str | None = None) -> StageLoop:
@@ -64,7 +66,9 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
         reporting.prepare(settings.active_releases)
         loops = [
             loop("assemble", AssembleHandler(releases, ledger).handle),
+            loop("compare", CompareHandler(releases, ledger.namespace).handle),
             loop("report", reporting.handle),
+            loop("commit", lanes.enter_context(contextlib.closing(CommitHandler(settings, ledger))).handle),
         ]
         for name, destination in settings.destinations.items():
             handler = lanes.enter_context(contextlib.closing(DeliverHandler(name, destination, reports)))
@@ -143,12 +147,13 @@ class ReportHandler:
         return destination.kind != "sender" or knows_sender(destination, job.study.peer_address, job.study.calling_ae_title)
 
     def _wants(self, kind: str, name: str, job: ReportJob) -> bool:
-        """Whether a destination takes this: it is on the study's route, or an earlier report lies there.
+        """Whether a destination takes this: its sender or its route say so, or an earlier report lies there.
 
         That a study was not analysed is reported where the settings ask for it, and wherever an earlier report lies: its numbers do
         not hold any more, so it gets a successor.
         """
-        if name not in self._settings.destinations_of(job.study.called_ae_title) and name not in job.held:
+        handling = self._settings.handling_of(job.study.calling_ae_title, job.study.called_ae_title)
+        if name not in handling.destinations and name not in job.held:
             return False
         destination = self._settings.destinations[name]
         is_silent = kind == "sr" and not _has_findings(job) and not destination.report_not_analysed and name not in job.held

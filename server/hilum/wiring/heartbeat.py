@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from sqlalchemy.exc import OperationalError
-
 from hilum import telemetry
+from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
 from hilum.wiring.charge import process_name
 
@@ -43,6 +42,6 @@ class Heartbeat:
             is_ready, detail = self._readiness()
             try:
                 self._ledger.beat(self._name, self._role, os.getpid(), started_at=self._started_at, is_ready=is_ready, detail=detail)
-            except OperationalError as error:
-                log.warning("heartbeat_failed", error=str(error.orig))
+            except AWAY as error:
+                log.warning("heartbeat_failed", error=words_of(error))
             self._stop.wait(_HEARTBEAT_SECONDS)

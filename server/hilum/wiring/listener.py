@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 
 from hilum.errors import ConfigurationError
+from hilum.receive.census import Census, Seat
 from hilum.receive.listener import serve_listener
 from hilum.settings import Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
-from hilum.wiring.charge import Charge
+from hilum.wiring.charge import Charge, process_name
 from hilum.wiring.heartbeat import Heartbeat
 
 
 def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
-    """C-STORE and C-ECHO on the inherited socket."""
-    listening = socket.socket(fileno=charge.listening_fd)
+    """C-STORE and C-ECHO on the inherited sockets."""
+    plain, tls = (None if number < 0 else socket.socket(fileno=number) for number in (charge.listening_fd, charge.tls_fd))
     # The host is in the name: listeners of several hosts may share one archive.
     archive = Archive(settings.archive_dir, f"{socket.gethostname()}-listener-{charge.index}", settings.receive.write_out_bytes)
     with archive.held(archive.process) as is_ours, Heartbeat(ledger, "listener"):
@@ -24,4 +26,10 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
             raise ConfigurationError(
                 [f"archive: another listener named {archive.process} uses {settings.archive_dir}; give each host its own name."]
             )
-        serve_listener(settings, listening, ledger, archive, stop)
+        serve_listener(settings, plain, ledger, archive, stop, tls, _seat(charge, settings), process_name("listener", os.getpid()))
+
+
+def _seat(charge: Charge, settings: Settings) -> Seat:
+    if charge.census_fd < 0:
+        return Seat()
+    return Seat(Census(settings.receive.processes, settings.limited_senders, charge.census_fd), charge.index)

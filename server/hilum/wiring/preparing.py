@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +16,33 @@ from hilum.domain import Reason
 from hilum.errors import ConfigurationError
 from hilum.models.catalogue import load_catalogue
 from hilum.settings import Settings
+from hilum_preprocessing import InputSpec, read_file
+from hilum_preprocessing.explain import explain
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def prepare_file(settings: Settings, file: Path, release_id: str, out: Path, png: Path | None) -> dict[str, Any]:
-    """The outcome as JSON: `prepared` with facts about the tensor written to `out`, or `not_analysed` with the reason."""
-    catalogue = load_catalogue(settings.manifests_dir)
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Files to write: the wire tensor as a NumPy file, as a picture, and a picture of what each step did."""
+
+    out: Path | None
+    png: Path | None
+    explain: Path | None
+
+
+def prepare_file(settings: Settings, file: Path, release_id: str, wanted: Wanted) -> dict[str, Any]:
+    """The outcome as JSON: `prepared` with facts about the tensor, or `not_analysed` with the reason."""
+    catalogue = load_catalogue(settings.manifests_dir, [release_id])
     if release_id not in catalogue:
         raise ConfigurationError([f"--release {release_id}: no such manifest; known: {', '.join(sorted(catalogue))}"])
     if not file.is_file():
         raise ConfigurationError([f"{file}: no such file"])
     spec = catalogue[release_id].input_spec
-    answer = prepare_for_releases(Request(file, {release_id: spec}, settings.analyse.maximum_pixels, settings.analyse.device))[release_id]
+    request = Request(
+        file, {release_id: spec}, settings.analyse.maximum_pixels, settings.analyse.device, settings.guard.limits, settings.guard.refuses
+    )
+    answer = prepare_for_releases(request)[release_id]
     common = {"file": str(file), "release": release_id}
     if isinstance(answer, NotReady):
         return {
@@ -34,9 +52,7 @@ def prepare_file(settings: Settings, file: Path, release_id: str, out: Path, png
             "meaning": Reason(answer.reason).meaning,
             "detail": answer.detail,
         }
-    np.save(out, answer.tensor)
-    if png is not None:
-        Image.fromarray(_picture(answer.tensor)).save(png)
+    _write(wanted, answer.tensor, file, InputSpec.from_mapping(spec))
     values = answer.tensor.astype(np.float64)
     return {
         **common,
@@ -49,12 +65,24 @@ def prepare_file(settings: Settings, file: Path, release_id: str, out: Path, png
         "minimum": float(values.min()),
         "maximum": float(values.max()),
         "mean": round(float(values.mean()), 4),
-        "tensor": str(out),
-        "png": None if png is None else str(png),
+        **{name: None if path is None else str(path) for name, path in _paths(wanted)},
     }
 
 
-def _picture(tensor: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[np.uint8]]:
+def _paths(wanted: Wanted) -> Iterator[tuple[str, Path | None]]:
+    yield from (("tensor", wanted.out), ("png", wanted.png), ("explained", wanted.explain))
+
+
+def _write(wanted: Wanted, tensor: Array, file: Path, spec: InputSpec) -> None:
+    if wanted.out is not None:
+        np.save(wanted.out, tensor)
+    if wanted.png is not None:
+        Image.fromarray(_picture(tensor)).save(wanted.png)
+    if wanted.explain is not None:
+        explain(read_file(file), spec).save(wanted.explain)
+
+
+def _picture(tensor: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """(C, H, W) → (H, W) uint8 of the first channel, its own range stretched to 0..255."""
     plane = tensor[0].astype(np.float64)
     low, high = plane.min(), plane.max()

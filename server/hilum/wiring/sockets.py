@@ -11,19 +11,20 @@ from hilum.errors import ConfigurationError
 _BACKLOG = 512  # the kernel keeps this many connections while a listener restarts
 
 
-def bind(section: str, host: str, port: int) -> socket.socket:
+def bind(section: str, host: str, port: int, name: str = "port") -> socket.socket:
     """A listening TCP socket. Raises ConfigurationError that names the setting to change."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        problem = f"{section}: cannot listen on {host} port {port} ({os.strerror(error.errno or 0)}); {_advice(section, error.errno)}."
+        reason = os.strerror(error.errno or 0)
+        problem = f"{section}: cannot listen on {host} port {port} ({reason}); {_advice(section, name, error.errno)}."
         raise ConfigurationError([problem]) from error
 
 
-def _advice(section: str, number: int | None) -> str:
+def _advice(section: str, name: str, number: int | None) -> str:
     if number == errno.EADDRINUSE:
-        return f"another program listens there: stop it or set {section}.port"
+        return f"another program listens there: stop it or set {section}.{name}"
     if number == errno.EACCES:
-        return f"this user may not bind it: set {section}.port above 1023, or grant CAP_NET_BIND_SERVICE"
+        return f"this user may not bind it: set {section}.{name} above 1023, or grant CAP_NET_BIND_SERVICE"
     return f"set {section}.host to an address of this machine"

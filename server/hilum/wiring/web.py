@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -13,16 +14,20 @@ from typing import Any, Final
 from fastapi import FastAPI
 
 from hilum.api.app import create_app
+from hilum.api.parts import Parts
 from hilum.api.readiness import ROLES, Role
 from hilum.api.serve import serve_api
+from hilum.api.stow import Store
 from hilum.settings import Settings
 from hilum.store.ledger import Ledger
+from hilum.store.rollouts import Rollouts
 from hilum.store.views import LedgerViews
 from hilum.wiring.charge import Charge
 from hilum.wiring.deciding import open_decisions
 from hilum.wiring.heartbeat import Heartbeat
 from hilum.wiring.intervening import LedgerInterventions
-from hilum.wiring.releases import active_releases
+from hilum.wiring.releases import Catalogue
+from hilum.wiring.rollouts import RolloutVerbs
 from hilum.wiring.state_folder import metrics_dir
 
 # What /health/ready judges on a host that runs one role: its own work there, not that of the others.
@@ -32,26 +37,47 @@ _JUDGED: Final[Mapping[str, Role]] = {"listener": "receive", "analyser": "analys
 def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Serve until told to stop."""
     listening = socket.socket(fileno=charge.listening_fd)
-    with as_file(files("hilum.report") / "result.schema.json") as schema, Heartbeat(ledger, "api"):
-        serve_api(_app(charge, settings, ledger, schema), listening, stop)
+    views = LedgerViews(settings.ledger_url)
+    with (
+        as_file(files("hilum.report") / "result.schema.json") as schema,
+        _store(charge, settings, ledger, views, stop) as store,
+        Heartbeat(ledger, "api"),
+    ):
+        serve_api(_app(charge, settings, ledger, views, schema, store), listening, stop)
 
 
-def _app(charge: Charge, settings: Settings, ledger: Ledger, schema: Path) -> FastAPI:
+@contextlib.contextmanager
+def _store(charge: Charge, settings: Settings, ledger: Ledger, views: LedgerViews, stop: threading.Event) -> Iterator[Store | None]:
+    """Where images go that come by STOW-RS; None where none are taken."""
+    if charge.role != "api" or not settings.stow.enabled:
+        yield None
+        return
+    from hilum.receive.threads import log_failures  # noqa: PLC0415 - all that a listener loads
+    from hilum.wiring.stowing import stow_store  # noqa: PLC0415 - the same
+
+    log_failures()
+    with stow_store(settings, ledger, views, stop) as store:
+        yield store
+
+
+def _app(charge: Charge, settings: Settings, ledger: Ledger, views: LedgerViews, schema: Path, store: Store | None) -> FastAPI:
     own = _JUDGED.get(charge.served_role)
-    return create_app(
+    parts = Parts(
         settings,
-        LedgerViews(settings.ledger_url),
+        views,
         str(metrics_dir(settings, charge.served_role)),
-        active_releases(settings),
+        Catalogue(settings),
         requeue=ledger.requeue,
         decisions=open_decisions(settings),
         interventions=LedgerInterventions(settings, ledger),
+        rollouts=RolloutVerbs(settings, Rollouts(settings.ledger_url), views),
+        store=store,
         probe=lambda name: _probe(settings, name),
         result_schema=schema,
-        with_studies=charge.role == "api",
         default_roles=ROLES if own is None else (own,),
         host=None if own is None else socket.gethostname(),
     )
+    return create_app(parts, with_studies=charge.role == "api")
 
 
 def _probe(settings: Settings, name: str) -> dict[str, Any]:

@@ -102,6 +102,8 @@ def _of_manifest(release: Release) -> Iterator[tuple[str, str]]:
     yield "Weights", "untrained, drawn at random" if not release.is_trained else "trained"
     yield "Weights SHA-256", release.weights_sha256
     yield "Calibration", "none" if release.calibration is None else str(release.calibration.get("method", "recorded"))
+    if release.operating_points is not None:
+        yield "Operating points", "{criterion} Measured on: {measured_on}".format(**release.operating_points)
     yield "Architecture", release.architecture
     yield "Engine", f"{release.engine} {release.precision}"
     yield "Aggregation over images", release.aggregation

@@ -110,6 +110,8 @@ def _facts(study: Item) -> Iterator[tuple[str, str]]:
     yield "Images", str(len(study["images"]))
     yield "Lane", study["lane"]
     yield "Revision", str(study["revision"])
+    for item in study.get("shadow_results", ()):
+        yield "Shadow, not reported", f"{item['release']}: {plain(item['outcome'])}"
 
 
 def _image_box(number: int, image: Item, now: float) -> ImageBox:
@@ -134,7 +136,8 @@ def _without_picture(image: Item) -> str:
 
 def _reading_line(reading: Item) -> ReadingLine:
     said = [meaning(reading["reason"]), reading["detail"] or ""]
-    return ReadingLine(reading["release"], chip(reading["state"]), " ".join(part for part in said if part))
+    release = f"{reading['release']} (shadow)" if reading.get("is_shadow") else reading["release"]
+    return ReadingLine(release, chip(reading["state"]), " ".join(part for part in said if part))
 
 
 def _again(study: Item) -> Iterator[Again]:

@@ -8,10 +8,10 @@ import threading
 from collections.abc import Mapping
 from enum import StrEnum
 
-from hilum.receive.streaming import pdu
+from hilum.dimse import pdu
 from hilum.receive.streaming.connection import Connection
 from hilum.receive.streaming.messages import Messages
-from hilum.receive.streaming.pdu import ProtocolError, Reason
+from hilum.receive.streaming.protocol import OF_OTHER_STATES, ProtocolError, Reason
 from hilum.receive.streaming.provider import Context, Provider
 
 # A peer that exceeds the length that it was told is served: nothing is held in memory as a whole. This is no length, but nonsense.
@@ -31,7 +31,7 @@ class End(StrEnum):
 
 
 class Loop:
-    """Receives on the thread that calls `run`. The socket blocks, has its time-outs (SO_RCVTIMEO, SO_SNDTIMEO) and stays the caller's."""
+    """Receives on the thread that calls `run`. The socket has its time-outs, the kernel's or Python's, and stays the caller's."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Loop:
             return self._receive()
         except ProtocolError as problem:
             return self._finish(End.PROTOCOL_ERROR, pdu.provider_abort(problem.reason))
-        except BlockingIOError:
+        except (BlockingIOError, TimeoutError):
             return self._finish(End.TIMED_OUT, pdu.user_abort())
         except OSError:
             return self._finish(End.SHUTDOWN, pdu.user_abort()) if self._is_to_end else End.LOST
@@ -69,7 +69,8 @@ class Loop:
         """From another thread, when `closing` is set: end the wait for a next message, but no message in progress."""
         if not self._messages.is_busy:
             with contextlib.suppress(OSError):  # it is over already
-                self._sock.shutdown(socket.SHUT_RD)
+                # As a plain socket: an SSLSocket's own method would take TLS away under the thread that receives.
+                socket.socket.shutdown(self._sock, socket.SHUT_RD)
 
     @property
     def _is_to_end(self) -> bool:
@@ -96,11 +97,11 @@ class Loop:
             self._messages.fragment(context_id, control, size - 2)
 
     def _end_of(self, kind: int, length: int) -> End:
-        if kind not in (pdu.A_RELEASE_RQ, pdu.A_ABORT):
-            raise ProtocolError(Reason.UNEXPECTED_PDU if kind in pdu.OF_OTHER_STATES else Reason.UNRECOGNISED_PDU)
+        if kind not in (pdu.RELEASE_RQ, pdu.ABORT):
+            raise ProtocolError(Reason.UNEXPECTED_PDU if kind in OF_OTHER_STATES else Reason.UNRECOGNISED_PDU)
         if length != _SHORT_PDU_BYTES:
             raise ProtocolError(Reason.INVALID_PARAMETER)
-        if kind == pdu.A_ABORT:
+        if kind == pdu.ABORT:
             return End.ABORTED_BY_PEER
         return self._finish(End.RELEASED, pdu.RELEASED)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hilum.receive.streaming import command, pdu
+from hilum.dimse import command_set, pdu
+from hilum.receive.streaming import command
 from hilum.receive.streaming.command import Command
 from hilum.receive.streaming.connection import Connection
-from hilum.receive.streaming.pdu import ProtocolError, Reason
+from hilum.receive.streaming.protocol import ProtocolError, Reason
 from hilum.receive.streaming.provider import Context, Incoming, Provider
 
 _MAXIMUM_COMMAND_BYTES = 64 << 10
@@ -62,13 +63,13 @@ class Messages:
             size -= len(piece)
 
     def _begin(self, context_id: int, request: Command) -> None:
-        if request.field == command.C_CANCEL_RQ:  # PS3.7 9.3.2.3: it has no response, and there is nothing to cancel
+        if request.field == command_set.C_CANCEL_RQ:  # PS3.7 9.3.2.3: it has no response, and there is nothing to cancel
             self._forget()
             return
-        if request.message_id is None or request.field & command.IS_RESPONSE:
+        if request.message_id is None or request.field & command_set.IS_RESPONSE:
             raise ProtocolError(Reason.INVALID_PARAMETER)
         self._request = request
-        if request.field == command.C_STORE_RQ:
+        if request.field == command_set.C_STORE_RQ:
             self._incoming = self._provider.begin(request, self._contexts[context_id])
         if not request.has_data_set:
             self._end(context_id)
@@ -82,7 +83,7 @@ class Messages:
     def _end(self, context_id: int) -> None:
         self._hand_on()
         if self._request is not None:
-            self._connection.send(pdu.p_data(context_id, self._answer(self._request), self._maximum_pdu_bytes))
+            self._connection.send(command.p_data(context_id, self._answer(self._request), self._maximum_pdu_bytes))
         self.close()
         self._forget()
 
@@ -90,7 +91,7 @@ class Messages:
         if self._incoming is not None:
             verdict = self._incoming.finish()
             return command.response(request, verdict.status, verdict.comment)
-        return command.response(request, 0 if request.field == command.C_ECHO_RQ else command.UNRECOGNISED_OPERATION)
+        return command.response(request, 0 if request.field == command_set.C_ECHO_RQ else command.UNRECOGNISED_OPERATION)
 
     def _forget(self) -> None:
         self._context_id = self._request = None

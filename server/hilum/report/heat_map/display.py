@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from hilum.report.heat_map.choice import HeatMapLeftOut
 from hilum_preprocessing import InputSpec, NotAnalysable, StoredValues, decode, read_file
 from hilum_preprocessing.grayscale import level_table
+from hilum_preprocessing.placement import Placement, place
+from hilum_preprocessing.sizing import geometry_of
 
 Grey = NDArray[np.uint8]
 _COMMON: Final[dict[str, Any]] = {
@@ -32,11 +34,14 @@ _WHOLE_RANGE: Final = InputSpec.from_mapping(
 )
 
 
-def grey_levels(path: Path, maximum_pixels: int) -> Grey:
-    """(rows, columns), white is bright. Raises HeatMapLeftOut when the file is gone or cannot be shown."""
+def grey_levels(path: Path, spec: InputSpec, maximum_pixels: int) -> tuple[Grey, Placement]:
+    """(rows, columns), white is bright; and where the tensor of this specification lies in it.
+
+    Raises HeatMapLeftOut when the file is gone or cannot be shown.
+    """
     try:
-        stored = decode(read_file(path), maximum_pixels)
-        return displayed(stored)
+        stored = decode(read_file(path), maximum_pixels, frames=spec.source.frames, rgb=spec.source.rgb)
+        return displayed(stored), place(geometry_of(spec, stored.size, stored.pixel_aspect), stored.size)
     except FileNotFoundError:
         raise HeatMapLeftOut("The stored object is gone from the archive.") from None
     except OSError as error:

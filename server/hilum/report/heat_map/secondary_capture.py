@@ -26,7 +26,6 @@ from hilum.report.maker import MEDIA_TYPE, PRODUCT, algorithm_equipment, encode,
 from hilum.report.quiet import quietly
 from hilum.report.wording import caveats, heat_map_description
 from hilum_preprocessing import InputSpec
-from hilum_preprocessing.placement import place
 
 
 def heat_map(job: ReportJob, release: Release, context: ReportContext, sources: HeatMapSources) -> tuple[Document, HeatMap] | None:
@@ -69,8 +68,7 @@ def _row(image: SourceImage, result: Result, release: Release, sources: HeatMapS
     if picture.maps is None:
         raise HeatMapLeftOut("The ledger holds no class activation map of the image.")
     shown = shown_on(image, result, release, picture.maps)
-    grey = grey_levels(picture.path, sources.maximum_pixels)
-    placement = place(InputSpec.from_mapping(release.input_spec).geometry, (grey.shape[0], grey.shape[1]))
+    grey, placement = grey_levels(picture.path, InputSpec.from_mapping(release.input_spec), sources.maximum_pixels)
     return Row(image, [Panel(grey, placement, item.cells, heading(item.finding, image, result)) for item in shown])
 
 

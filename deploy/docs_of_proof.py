@@ -1,0 +1,40 @@
+"""The table of docs/proof.md: what the committed runs of `make proof` found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+_RESULT: Final = Path(__file__).resolve().parents[1] / "load_tests/results/proof.json"
+# What says how hard it was; of a street: how much it had taken.
+_TOLD: Final = (
+    ("associations", "associations"),
+    ("associations_compared", "compared with pynetdicom"),
+    ("objects_acknowledged", "objects acknowledged"),
+    ("times_full", "times full"),
+    ("studies", "studies"),
+    ("images_acknowledged", "images acknowledged"),
+    ("seconds_from_last_fault_to_quiet", "s to quiet"),
+)
+
+
+def proof_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str]:
+    """One line a part, then the goals that are missed."""
+    parts: Mapping[str, Any] = json.loads(result.read_text(encoding="utf-8"))["parts"]
+    yield "\n| part | form | measured | took | what it met | goals kept |\n|---|---|---|--:|---|---|"
+    for name, run in parts.items():
+        kept = f"{sum(goal['holds'] for goal in run['goals'])} of {len(run['goals'])}"
+        yield row(
+            f"`{name}`", run["form"], run["measured_at"][:10], f"{run['seconds']:.0f} s", run.get("left_out") or _met(run["figures"]), kept
+        )
+    missed = [f"`{name}`: {goal['name']}" for name, run in parts.items() for goal in run["goals"] if not goal["holds"]]
+    yield f"\nGoals missed: {', '.join(missed) or 'none'}."
+
+
+def _met(figures: Mapping[str, Any]) -> str:
+    """Kills by how many, and the figures that a person wants first."""
+    kills = figures.get("kills")
+    told = [f"{sum(kills.values()) if isinstance(kills, Mapping) else kills} kills"] if kills else []
+    return ", ".join([*told, *(f"{figures[key]:,} {words}" for key, words in _TOLD if isinstance(figures.get(key), int | float))])

@@ -1,0 +1,141 @@
+"""The main header and the tile-parts of JPEG 2000 codestreams, read before a decoder sees them (ISO/IEC 15444-1 annex A). Torch-free."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from hilum_preprocessing.encapsulation import Codestream
+from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.header import PixelHeader
+
+_START: Final = b"\xff\x4f\xff\x51"  # SOC, and SIZ which must follow it (A.5.1)
+_JP2: Final = b"\x00\x00\x00\x0cjP  "
+_BOX_SEARCH_BYTES: Final = 1 << 20
+_SIZ: Final = struct.Struct(">HHIIIIIIIIH")
+_SOT: Final = struct.Struct(">HHIBB")
+_SIZ_MARKER: Final = 0x51
+_COD_MARKER: Final = 0x52
+_SOT_MARKER: Final = 0x90
+_MOST_SEGMENTS: Final = 4096  # of a main header
+_EOC: Final = b"\xff\xd9"
+
+
+@dataclass(frozen=True, slots=True)
+class J2kHeader:
+    """SIZ (A.5.1) and COD (A.6.1). `levels` of decomposition; `has_mct`: components were turned into luminance and chrominance.
+
+    `is_even`: the picture begins at the grid's origin, so that every band's first sample lies on the first pixel.
+    """
+
+    rows: int
+    columns: int
+    components: int
+    precision: int
+    is_signed: bool
+    tiles: int
+    is_even: bool
+    levels: int
+    has_mct: bool
+    is_reversible: bool
+
+
+def read_header(codestream: Codestream) -> J2kHeader:
+    """Raises NotAnalysable: no JPEG 2000 codestream, or components that differ (undecodable)."""
+    size: tuple[bytes, bytes] | None = None
+    for marker, content in _main_header(codestream):
+        if marker == _SIZ_MARKER and len(content) >= _SIZ.size + 1:
+            size = content[: _SIZ.size], content[_SIZ.size :]
+        elif marker == _COD_MARKER and size is not None and len(content) >= 12:
+            return _header(*size, content)
+    raise NotAnalysable(Reason.UNDECODABLE, "no JPEG 2000 main header")
+
+
+def raw(codestream: Codestream) -> Codestream:
+    """Without the JP2 boxes that some writers leave around it, against PS3.5 A.4.4."""
+    if bytes(codestream[:8]) != _JP2:
+        return codestream
+    start = bytes(codestream[:_BOX_SEARCH_BYTES]).find(_START)
+    if start < 0:
+        raise NotAnalysable(Reason.UNDECODABLE, "JP2 boxes without a codestream")
+    return memoryview(codestream)[start:]
+
+
+def compare(found: J2kHeader, header: PixelHeader) -> None:
+    """Raises NotAnalysable (codestream_mismatch): asked before the decoder allocates what the codestream claims."""
+    seen = (found.rows, found.columns, found.components)
+    if seen != (header.rows, header.columns, header.samples) or found.precision > header.bits_allocated:
+        detail = f"codestream {found.rows} x {found.columns}, {found.precision} bits, {found.components} components; "
+        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, detail + f"header {header.rows} x {header.columns}, {header.bits_stored} bits")
+
+
+def check_tile_parts(codestream: Codestream, found: J2kHeader) -> None:
+    """Raises NotAnalysable (truncated_pixel_data) unless tile-parts follow each other by their lengths (A.4.2) up to the end marker.
+
+    A length of 0 reaches to the end marker, wherever that is.
+    """
+    end = len(bytes(codestream[-64:]).rstrip(b"\x00\xff")) + max(0, len(codestream) - 64) - len(_EOC)
+    position = _first_tile_part(codestream)
+    while position < end:
+        length = _tile_part_length(codestream, position, found.tiles)
+        position = position + length if length else end
+    if position != end or bytes(codestream[end : end + 2]) != _EOC:
+        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker")
+
+
+def _tile_part_length(codestream: Codestream, position: int, tiles: int) -> int:
+    """Raises NotAnalysable for what is no tile-part of this picture: OpenJPH 0.26 crashes on it."""
+    if position + 2 + _SOT.size > len(codestream) or codestream[position + 1] != _SOT_MARKER:
+        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker")
+    segment, tile, length, _, _ = _SOT.unpack_from(codestream, position + 2)
+    if segment != _SOT.size or tile >= tiles or 0 < length < 2 + _SOT.size:
+        raise NotAnalysable(Reason.UNDECODABLE, "a tile-part header that contradicts itself")
+    return int(length)
+
+
+def _header(size: bytes, components: bytes, cod: bytes) -> J2kHeader:
+    _, _, x1, y1, x0, y0, tile_width, tile_height, tile_x0, tile_y0, count = _SIZ.unpack(size)
+    if count < 1 or components != (components[:1] + b"\x01\x01") * count:
+        raise NotAnalysable(Reason.UNDECODABLE, "JPEG 2000 components that differ in depth or size")
+    # B.3: the first tile holds the picture's first pixel. OpenJPH 0.26 divides by a tile size of 0 and loops where this does not hold.
+    if not (tile_x0 <= x0 < min(x1, tile_x0 + tile_width) and tile_y0 <= y0 < min(y1, tile_y0 + tile_height)):
+        raise NotAnalysable(Reason.UNDECODABLE, "JPEG 2000 tiles that do not cover the picture")
+    return J2kHeader(
+        rows=y1 - y0,
+        columns=x1 - x0,
+        components=count,
+        precision=(components[0] & 0x7F) + 1,
+        is_signed=components[0] >= 0x80,
+        tiles=-(-(x1 - tile_x0) // tile_width) * -(-(y1 - tile_y0) // tile_height),
+        is_even=not (x0 or y0 or tile_x0 or tile_y0),
+        levels=cod[7],
+        has_mct=cod[6] == 1,
+        is_reversible=cod[11] == 1,
+    )
+
+
+def _main_header(codestream: Codestream) -> Iterator[tuple[int, bytes]]:
+    """(marker, segment with its length) up to the first tile-part."""
+    for position, marker in _markers(codestream):
+        yield marker, bytes(codestream[position + 2 : position + 2 + _length(codestream, position)])
+
+
+def _first_tile_part(codestream: Codestream) -> int:
+    return max((position + 2 + _length(codestream, position) for position, _ in _markers(codestream)), default=2)
+
+
+def _markers(codestream: Codestream) -> Iterator[tuple[int, int]]:
+    if bytes(codestream[:4]) != _START:
+        raise NotAnalysable(Reason.UNDECODABLE, "no JPEG 2000 start marker")
+    position = 2
+    for _ in range(_MOST_SEGMENTS):
+        if position + 4 > len(codestream) or codestream[position] != 0xFF or codestream[position + 1] == _SOT_MARKER:
+            return
+        yield position, codestream[position + 1]
+        position += 2 + _length(codestream, position)
+
+
+def _length(codestream: Codestream, position: int) -> int:
+    return max(2, int.from_bytes(codestream[position + 2 : position + 4], "big"))

@@ -1,0 +1,86 @@
+"""JPEG Baseline, Extended and Lossless. Torch-free; the decoder holds no lock.
+
+libjpeg fills what is missing with grey and reports success: a file cut to 60 % decodes without an error. So the end marker, the markers
+on the way, the frame header and where the data end are looked at here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import imagecodecs
+import numpy as np
+from numpy.typing import NDArray
+
+from hilum_preprocessing.bits import Decoded, Samples, from_samples, without_high_bit
+from hilum_preprocessing.codecs import tail
+from hilum_preprocessing.codecs.markers import (
+    BASELINE,
+    EXTENDED,
+    LOSSLESS,
+    PROGRESSIVE,
+    JpegHeader,
+    check_entropy_coded_data,
+    compare,
+    read_header,
+)
+from hilum_preprocessing.encapsulation import Codestream
+from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.header import PixelHeader
+
+# The three Huffman processes of 8 bits: writers were seen to label either of the others as baseline, and a decoder needs no label.
+_JPEG8: Final[Callable[..., Any]] = imagecodecs.jpeg8_decode  # takes any buffer, whatever its annotation says
+_DCT: Final = {BASELINE, EXTENDED, PROGRESSIVE}
+
+
+def decode_baseline(codestream: Codestream, header: PixelHeader) -> Decoded:
+    """Process 1, 8 bits. Raises NotAnalysable: truncated, damaged, mismatching the header, or refused by the decoder."""
+    return _dct(codestream, header, range(8, 9))
+
+
+def decode_extended(codestream: Codestream, header: PixelHeader) -> Decoded:
+    """Processes 2 and 4, 8 or 12 bits; the twelve may be more than Bits Stored."""
+    return _dct(codestream, header, range(8, 13, 4))
+
+
+def decode_lossless(codestream: Codestream, header: PixelHeader) -> Decoded:
+    """Process 14, 2 to 16 bits, any predictor."""
+    found = read_header(codestream)
+    compare(found, header, range(2, header.bits_allocated + 1))
+    if found.marker != LOSSLESS:
+        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, "no lossless JPEG codestream")
+    return from_samples(_decoded(codestream, found, header), Samples(found.precision), without_high_bit(header))
+
+
+def _dct(codestream: Codestream, header: PixelHeader, precisions: range) -> Decoded:
+    found = read_header(codestream)
+    compare(found, header, precisions)
+    if found.marker not in _DCT or found.precision < header.bits_stored:
+        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, f"codestream of {found.precision} bits, header {header.bits_stored}")
+    if header.is_signed:
+        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, "lossy JPEG samples are unsigned, Pixel Representation is 1")
+    decoded = from_samples(_decoded(codestream, found, header), Samples(found.precision, is_lossy=True), header)
+    return Decoded(decoded.array, decoded.flags, is_rgb=found.components == 3)
+
+
+def _decoded(codestream: Codestream, found: JpegHeader, header: PixelHeader) -> NDArray[Any]:
+    """(rows, columns) or (rows, columns, 3) as the decoder gives them, checked to end where the picture ends."""
+    check_entropy_coded_data(codestream, found)
+    rows = tail.additional_rows(found)
+    if not rows:
+        return _decode(codestream, found, header)
+    array = _decode(tail.extended(codestream, found, rows), found, header)
+    if not tail.ends_in_time(codestream, found, array):
+        raise NotAnalysable(Reason.UNDECODABLE, "the entropy-coded data end before or after the last row")
+    return array[: found.rows]
+
+
+def _decode(codestream: Codestream, found: JpegHeader, header: PixelHeader) -> NDArray[Any]:
+    """Colour without a marker that says which: libjpeg would guess YCbCr, and DICOM says RGB in the header."""
+    is_rgb = found.components == 3 and header.photometric == "RGB" and not found.has_colour_marker
+    colours = {"colorspace": "RGB", "outcolorspace": "RGB"} if is_rgb else {}
+    try:
+        return np.asarray(_JPEG8(codestream, **colours))
+    except (imagecodecs.Jpeg8Error, ValueError):
+        raise NotAnalysable(Reason.UNDECODABLE, "the JPEG decoder refused the codestream") from None

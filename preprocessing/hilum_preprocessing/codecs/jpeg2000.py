@@ -1,0 +1,138 @@
+"""JPEG 2000 and High-Throughput JPEG 2000, at full or at a reduced resolution. Torch-free; the decoders hold no lock.
+
+OpenJPEG and OpenJPH refuse a codestream that is cut. Neither can see a damaged bit within a code-block: the codestream has no checksum.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any, Final
+
+import imagecodecs
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from hilum_preprocessing.bits import Decoded, Samples, from_samples, without_high_bit
+from hilum_preprocessing.codecs.codestream import J2kHeader, check_tile_parts, compare, raw, read_header
+from hilum_preprocessing.codecs.unraised import dropped_exceptions
+from hilum_preprocessing.encapsulation import Codestream
+from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.header import PixelHeader
+
+_WORD_BITS: Final = 16  # of such pixels an undershoot of the low-pass band cannot be told from white
+_JPEG2K: Final[Callable[..., Any]] = imagecodecs.jpeg2k_decode  # takes any buffer, whatever its annotation says
+_HTJ2K: Final[Callable[..., Any]] = imagecodecs.htj2k_decode
+
+
+def decode_j2k(codestream: Codestream, header: PixelHeader) -> Decoded:
+    """At full resolution, by OpenJPEG. Raises NotAnalysable."""
+    return _whole(raw(codestream), header, _openjpeg)
+
+
+def decode_htj2k(codestream: Codestream, header: PixelHeader) -> Decoded:
+    """At full resolution. Raises NotAnalysable.
+
+    By OpenJPH where the wavelet is reversible. Else by OpenJPEG, slower: what overshoots comes out of OpenJPH wrapped around.
+    """
+    codestream = raw(codestream)
+    return _whole(codestream, header, _openjph if read_header(codestream).is_reversible else _openjpeg)
+
+
+def reduce_j2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDArray[Any]:
+    """(ceil(rows / 2^r), ceil(columns / 2^r)) of the low-pass band; sample k lies at pixel 2^r * k. Raises NotAnalysable."""
+    codestream = raw(codestream)
+    found = _checked(codestream, header, reduce, levels_of_j2k(codestream, header))
+    array = _openjpeg_reduced(codestream, found, reduce)
+    # Pillow shifts samples up to the 8 or 16 bits of its mode.
+    return _clamped(array >> (8 * array.itemsize - found.precision), header)
+
+
+def reduce_htj2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDArray[Any]:
+    """The same for High-Throughput JPEG 2000, by OpenJPH, which lets an undershoot wrap around to 65,2xx."""
+    codestream = raw(codestream)
+    _checked(codestream, header, reduce, levels_of_htj2k(codestream, header))
+    return _clamped(_unwrapped(_openjph(codestream, skipres=(reduce, reduce)), header), header)
+
+
+def levels_of_j2k(codestream: Codestream, header: PixelHeader) -> int:
+    """How often the picture can be halved: 0 where the low-pass band is no picture of the same values on an even grid."""
+    found = read_header(raw(codestream))
+    is_plain = header.is_monochrome and not header.is_signed and not found.is_signed
+    is_told_apart = found.precision >= header.bits_stored and header.bits_stored < _WORD_BITS
+    return found.levels if is_plain and is_told_apart and found.is_even else 0
+
+
+def levels_of_htj2k(codestream: Codestream, header: PixelHeader) -> int:
+    """The same, and 0 where pixels fill their bytes: what wrapped around could not be told from white."""
+    is_wide = read_header(raw(codestream)).precision > 8 and header.dtype.itemsize == 2
+    return levels_of_j2k(codestream, header) if is_wide else 0
+
+
+def _whole(codestream: Codestream, header: PixelHeader, decoder: Callable[[Codestream], NDArray[Any]]) -> Decoded:
+    found = read_header(codestream)
+    compare(found, header)
+    check_tile_parts(codestream, found)
+    samples = Samples(found.precision, found.is_signed, is_lossy=not found.is_reversible)
+    decoded = from_samples(decoder(codestream), samples, without_high_bit(header))
+    return Decoded(decoded.array, decoded.flags, is_rgb=found.has_mct)
+
+
+def _checked(codestream: Codestream, header: PixelHeader, reduce: int, levels: int) -> J2kHeader:
+    found = read_header(codestream)
+    compare(found, header)
+    check_tile_parts(codestream, found)
+    if reduce > levels:
+        raise ValueError(f"reduce {reduce}: the codestream has {levels} levels that can be left out")
+    return found
+
+
+def _unwrapped(words: NDArray[np.uint16], header: PixelHeader) -> NDArray[np.int32]:
+    """What lies less than half the range below 2^16 is an undershoot; an overshoot of 15 bits reaches beyond the sign of int16."""
+    lowest = (1 << _WORD_BITS) - (1 << header.bits_stored) // 2
+    values = words.astype(np.int32)
+    values[words >= lowest] -= 1 << _WORD_BITS
+    return values
+
+
+def _clamped(array: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
+    """The low-pass band overshoots at sharp edges, but not by half its range: then the header states too few bits."""
+    span = 1 << header.bits_stored
+    if int(array.min()) < -span // 2 or int(array.max()) > span + span // 2:
+        seen = f"samples from {array.min()} to {array.max()}, {header.bits_stored} bits unsigned"
+        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, seen)
+    return np.clip(array, 0, span - 1).astype(header.dtype)
+
+
+def _openjpeg(codestream: Codestream) -> NDArray[Any]:
+    try:
+        return np.asarray(_JPEG2K(codestream))
+    except (imagecodecs.Jpeg2kError, ValueError):
+        raise NotAnalysable(Reason.UNDECODABLE, "the JPEG 2000 decoder refused the codestream") from None
+
+
+def _openjpeg_reduced(codestream: Codestream, found: J2kHeader, reduce: int) -> NDArray[Any]:
+    """By Pillow, since imagecodecs cannot. It rounds the reduced size to the nearest, OpenJPEG up, and it refuses what differs."""
+    side = 1 << reduce
+    try:
+        with Image.open(io.BytesIO(codestream), formats=["JPEG2000"]) as image:
+            image._size = (-(-found.columns // side) * side, -(-found.rows // side) * side)  # noqa: SLF001 - no other way in
+            # Of a JPEG 2000 image this is a number, until it is loaded.
+            image.reduce = reduce  # type: ignore[assignment, method-assign]
+            image.load()
+            return np.asarray(image)
+    except (OSError, ValueError, SyntaxError):
+        raise NotAnalysable(Reason.UNDECODABLE, "the JPEG 2000 decoder refused the codestream") from None
+
+
+def _openjph(codestream: Codestream, **options: Any) -> NDArray[Any]:  # noqa: ANN401 - the decoder's own
+    """By imagecodecs, which in 2026.1.14 drops what OpenJPH raises while lines are pulled, and returns the rest of the picture as zeros."""
+    with dropped_exceptions() as dropped:
+        try:
+            array = _HTJ2K(codestream, **options)
+        except (imagecodecs.Htj2kError, ValueError):
+            raise NotAnalysable(Reason.UNDECODABLE, "the HTJ2K decoder refused the codestream") from None
+    if dropped:
+        raise NotAnalysable(Reason.UNDECODABLE, "the HTJ2K decoder gave up within the picture")
+    return np.asarray(array)

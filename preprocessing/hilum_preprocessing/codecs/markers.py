@@ -1,0 +1,167 @@
+"""The marker segments of JPEG and JPEG-LS codestreams, read before a decoder sees them (ISO/IEC 10918-1 annex B). Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilum_preprocessing.codecs.huffman import Table, tables_of
+from hilum_preprocessing.encapsulation import Codestream
+from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.header import PixelHeader
+
+BASELINE: Final = 0xC0
+EXTENDED: Final = 0xC1
+PROGRESSIVE: Final = 0xC2
+LOSSLESS: Final = 0xC3
+JPEG_LS: Final = 0xF7
+
+_START_OF_IMAGE: Final = b"\xff\xd8"
+_END_OF_IMAGE: Final = b"\xff\xd9"
+_EOI: Final = 0xD9
+_START_OF_SCAN: Final = 0xDA
+_RESTART_INTERVAL: Final = 0xDD
+_HUFFMAN_TABLES: Final = 0xC4
+_JFIF: Final = 0xE0
+_ADOBE: Final = 0xEE
+# Table B.1: C0 to CF are frame headers, except DHT (C4), JPG (C8) and DAC (CC). F7 is JPEG-LS (ISO/IEC 14495-1 C.1).
+_FRAMES: Final = (frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}) | {JPEG_LS}
+_FRAME: Final = -1
+_MOST_SEGMENTS: Final = 256  # real headers hold a dozen; each may state tables of 64 KiB
+
+
+@dataclass(frozen=True, slots=True)
+class JpegHeader:
+    """Frame header (B.2.2), and where the entropy-coded data of the first scan lie: `scan`, up to the end marker.
+
+    `rows_at`: position of the two bytes that hold the number of rows. `scan_parameter`: of lossless JPEG the predictor.
+    `tables`: Huffman tables by class and destination; `scan_tables`: which of them the scan's first component uses.
+    """
+
+    marker: int
+    precision: int
+    rows: int
+    columns: int
+    components: int
+    rows_at: int
+    restart_interval: int
+    scan: slice
+    scan_components: int
+    scan_parameter: int
+    scan_tables: int
+    tables: Mapping[int, Table]
+    has_colour_marker: bool
+
+
+def read_header(codestream: Codestream) -> JpegHeader:
+    """Raises NotAnalysable: no JPEG (undecodable), or no end marker (truncated_pixel_data)."""
+    if bytes(codestream[:2]) != _START_OF_IMAGE:
+        raise NotAnalysable(Reason.UNDECODABLE, "no JPEG start marker")
+    end = _end(codestream)
+    seen: dict[int, int] = {}
+    tables: dict[int, Table] = {}
+    for marker, start, stop in islice(_segments(codestream), _MOST_SEGMENTS):
+        seen[_FRAME if marker in _FRAMES else marker] = start
+        if marker == _HUFFMAN_TABLES:
+            tables |= tables_of(bytes(codestream[start + 2 : stop]))
+        if marker == _START_OF_SCAN and _FRAME in seen and start + 8 <= stop <= end:
+            return _header(codestream, seen, slice(stop, end), tables)
+    raise NotAnalysable(Reason.UNDECODABLE, "no JPEG frame header")
+
+
+def _header(codestream: Codestream, seen: Mapping[int, int], scan: slice, tables: Mapping[int, Table]) -> JpegHeader:
+    """From where the lengths of the segments stand."""
+    frame, first_scan, restart = seen[_FRAME], seen[_START_OF_SCAN], seen.get(_RESTART_INTERVAL)
+    return JpegHeader(
+        marker=codestream[frame - 1],
+        precision=codestream[frame + 2],
+        rows=int.from_bytes(codestream[frame + 3 : frame + 5], "big"),
+        columns=int.from_bytes(codestream[frame + 5 : frame + 7], "big"),
+        components=codestream[frame + 7],
+        rows_at=frame + 3,
+        restart_interval=0 if restart is None else int.from_bytes(codestream[restart + 2 : restart + 4], "big"),
+        scan=scan,
+        scan_components=codestream[first_scan + 2],
+        scan_parameter=codestream[scan.start - 3],
+        scan_tables=codestream[first_scan + 4],
+        tables=tables,
+        has_colour_marker=_JFIF in seen or _ADOBE in seen,
+    )
+
+
+def _end(codestream: Codestream) -> int:
+    """Where the data before the end marker end.
+
+    PS3.5 A.4: a fragment of odd length is padded with one 00; some writers pad with more, or with FF.
+    """
+    tail = bytes(codestream[-64:]).rstrip(b"\x00\xff")
+    if not tail.endswith(_END_OF_IMAGE):
+        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "no JPEG end marker")
+    data = tail[: -len(_END_OF_IMAGE)].rstrip(b"\xff")  # B.1.1.2: any marker may be preceded by fill bytes FF
+    return len(codestream) - min(64, len(codestream)) + len(data)
+
+
+def _segments(codestream: Codestream) -> Iterator[tuple[int, int, int]]:
+    """(marker, start of its length, stop) of each segment up to the first scan header."""
+    position = 2
+    while position + 4 <= len(codestream) and codestream[position] == 0xFF:
+        marker = codestream[position + 1]
+        if marker == 0xFF:  # B.1.1.2: any marker may be preceded by fill bytes FF
+            position += 1
+            continue
+        stop = position + 2 + int.from_bytes(codestream[position + 2 : position + 4], "big")
+        if stop > len(codestream) or (marker in _FRAMES and stop - position < 10):
+            return
+        yield marker, position + 2, stop
+        if marker == _START_OF_SCAN:
+            return
+        position = stop
+
+
+def compare(found: JpegHeader, header: PixelHeader, precisions: range) -> None:
+    """Raises NotAnalysable (codestream_mismatch).
+
+    PS3.5 8.2.1: the codestream decides and the attributes shall agree. Which of them lies cannot be known, so neither is believed.
+    """
+    seen = (found.rows, found.columns, found.components)
+    if seen != (header.rows, header.columns, header.samples) or found.precision not in precisions:
+        detail = f"codestream {found.rows} x {found.columns}, {found.precision} bits, {found.components} components; "
+        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, detail + f"header {header.rows} x {header.columns}, {header.bits_stored} bits")
+
+
+def check_entropy_coded_data(codestream: Codestream, found: JpegHeader) -> None:
+    """Raises NotAnalysable (undecodable) for a marker that has no place inside a scan: another end, or damage that looks like one.
+
+    libjpeg takes any of them for the end of the scan, fills the rest with grey, and reports success.
+    """
+    markers = _markers_within(codestream, found.scan)
+    is_one_scan = found.scan_components == found.components and found.marker != PROGRESSIVE
+    restarts = markers[(markers >= 0xD0) & (markers <= 0xD7)]
+    others = markers[(markers < 0xD0) | (markers > 0xD7)]
+    if np.any(others == _EOI) or (is_one_scan and len(others)):
+        raise NotAnalysable(Reason.UNDECODABLE, "a marker inside the entropy-coded data")
+    if is_one_scan and np.any(restarts != 0xD0 + np.arange(len(restarts)) % 8):
+        raise NotAnalysable(Reason.UNDECODABLE, "restart markers are missing or out of order")
+    if is_one_scan and found.components == 1 and len(restarts) != _expected_restarts(found):
+        raise NotAnalysable(Reason.UNDECODABLE, f"{len(restarts)} restart markers, {_expected_restarts(found)} expected")
+
+
+def _markers_within(codestream: Codestream, scan: slice) -> NDArray[np.uint8]:
+    """The second bytes of all markers, stuffed zeros (B.1.1.5) and fill bytes left out."""
+    data = np.frombuffer(codestream, np.uint8)[scan]
+    following: NDArray[np.uint8] = data[np.flatnonzero(data[:-1] == 0xFF) + 1]
+    return np.asarray(following[(following != 0x00) & (following != 0xFF)])
+
+
+def _expected_restarts(found: JpegHeader) -> int:
+    """A scan of one component is counted in its own blocks of 8 x 8, or samples (A.2.2)."""
+    if not found.restart_interval:
+        return 0
+    side = 1 if found.marker == LOSSLESS else 8
+    units = -(-found.rows // side) * -(-found.columns // side)
+    return -(-units // found.restart_interval) - 1

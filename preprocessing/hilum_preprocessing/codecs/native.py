@@ -1,0 +1,60 @@
+"""Uncompressed Pixel Data: views of the data set's bytes (PS3.5 8.1, A.1 to A.3). Torch-free."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydicom.dataset import Dataset
+
+from hilum_preprocessing.bits import Decoded, stored_bits
+from hilum_preprocessing.elements import element
+from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.header import PixelHeader
+
+
+def native_frame(dataset: Dataset, header: PixelHeader, frame: int, *, is_big_endian: bool) -> Decoded:
+    """One frame. Longer data is accepted (padding), shorter is not. Nothing is copied where words are clean and little endian."""
+    data = element(dataset, "PixelData")
+    if dataset["PixelData"].is_undefined_length:
+        # PS3.5 A.1 and A.2: Pixel Data of an uncompressed syntax has a defined length.
+        raise NotAnalysable(Reason.UNDECODABLE, "encapsulated Pixel Data in an uncompressed Transfer Syntax")
+    needed = (header.size_bytes * 8 * header.frames + 7) // 8
+    if header.bits_allocated == 1:
+        needed = (header.pixels * header.samples * header.frames + 7) // 8
+    if len(data) < needed:
+        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"{len(data)} of {needed} bytes")
+    if header.bits_allocated == 1:
+        return Decoded(_unpacked(data, header, frame))
+    return stored_bits(_arranged(_words(dataset, data, header, frame, is_big_endian=is_big_endian), header), header)
+
+
+def _words(dataset: Dataset, data: bytes, header: PixelHeader, frame: int, *, is_big_endian: bool) -> NDArray[Any]:
+    size = header.bits_allocated // 8
+    if is_big_endian and size == 1 and dataset["PixelData"].VR == "OW":
+        # PS3.5 8.1.2: two pixels share a word, and the word's bytes are swapped.
+        return np.frombuffer(data, ">u2", len(data) // 2).astype("<u2").view("u1")[frame * header.size_bytes :][: header.size_bytes]
+    words = np.frombuffer(data, f"{'>' if is_big_endian else '<'}u{size}", header.size_bytes // size, frame * header.size_bytes)
+    return words.astype(f"<u{size}") if is_big_endian else words
+
+
+def _arranged(words: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
+    """(rows, columns) or (rows, columns, samples), whatever the planes' order."""
+    if header.photometric == "YBR_FULL_422":
+        return _upsampled(words.reshape(-1, 4)).reshape(header.shape)
+    if header.samples > 1 and header.is_planar:
+        return words.reshape(header.samples, header.rows, header.columns).transpose(1, 2, 0)
+    return words.reshape(header.shape)
+
+
+def _upsampled(pairs: NDArray[Any]) -> NDArray[Any]:
+    """PS3.3 C.7.6.3.1.2: Y1 Y2 Cb Cr stand for two pixels that share their chrominance."""
+    return pairs[:, [0, 2, 3, 1, 2, 3]].reshape(-1, 3)
+
+
+def _unpacked(data: bytes, header: PixelHeader, frame: int) -> NDArray[np.uint8]:
+    """PS3.5 8.1.1: the first pixel is the least significant bit; frames are not padded to whole bytes."""
+    first = frame * header.pixels
+    packed = np.frombuffer(data, np.uint8)[first // 8 : (first + header.pixels + 7) // 8]
+    return np.unpackbits(packed, bitorder="little")[first % 8 :][: header.pixels].reshape(header.shape)

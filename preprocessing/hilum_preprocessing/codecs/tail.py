@@ -1,0 +1,148 @@
+"""Does the entropy-coded data of a JPEG codestream end where its last row ends? Torch-free.
+
+JPEG has no checksum, and libjpeg reports success whatever it met: it fills what is missing, and skips what is left over. A cut, or a
+damaged bit that makes a code longer or shorter, moves everything after it, so that the data end too early or too late. That can be
+seen: the decoder is asked for a few more rows than there are, and behind the data stand known bits. If the picture took all of its
+data and nothing else, the additional rows are what those bits stand for: of lossless JPEG to the bit, else to the block. What cannot
+be seen, by any decoder: damage that leaves the number of bits alone; and by this one: a cut within the last block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import islice
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilum_preprocessing.codecs.huffman import Bits, Table, changes, codes_of, differences
+from hilum_preprocessing.codecs.markers import BASELINE, EXTENDED, LOSSLESS, JpegHeader
+from hilum_preprocessing.encapsulation import Codestream
+
+_COMPARED: Final = 16  # additional samples or blocks
+_NOISE: Final = "".join(f"{byte:08b}" for byte in bytes.fromhex("a53c96e15ad2784b1d87f0692eb4c35a0f9678e14b2dd287c3695ab41ef03ca5"))
+# No Huffman code is all ones (C.2): libjpeg takes 17 of them for "no difference", so these are four blocks, with 8 bits to spare.
+_NO_CHANGE: Final = "1" * 144
+_NO_CHANGE_BLOCKS: Final = 4
+_LARGEST_ROWS: Final = 65500  # libjpeg's JPEG_MAX_DIMENSION
+_STUFFED: Final = b"\xff\x00"
+_END_OF_IMAGE: Final = b"\xff\xd9"
+
+
+def additional_rows(found: JpegHeader) -> int:
+    """Rows to ask for beyond the picture's own; 0 where the end cannot be checked: several components or scans, restart intervals."""
+    is_sequential = found.marker in (BASELINE, EXTENDED, LOSSLESS)
+    if not is_sequential or found.components != 1 or found.restart_interval or not _behind(found):
+        return 0
+    side = _side(found)
+    wanted = -found.rows % side + side * -(-_COMPARED // -(-found.columns // side))
+    return wanted if found.rows + wanted <= _LARGEST_ROWS else 0
+
+
+def extended(codestream: Codestream, found: JpegHeader, rows: int) -> bytes:
+    """The codestream with so many additional rows, and the bits for them."""
+    height = (found.rows + rows).to_bytes(2, "big")
+    behind = _behind(found)
+    known = int(behind + "1" * (-len(behind) % 8), 2).to_bytes(-(-len(behind) // 8), "big").replace(b"\xff", _STUFFED)
+    data = memoryview(codestream)
+    return b"".join((data[: found.rows_at], height, data[found.rows_at + 2 : found.scan.stop], known, _END_OF_IMAGE))
+
+
+def ends_in_time(codestream: Codestream, found: JpegHeader, array: NDArray[Any]) -> bool:
+    """Whether the data ended with the picture's last row, going by the additional rows of the decoded array."""
+    ends = _samples_end if found.marker == LOSSLESS else _blocks_end
+    return ends(_last_byte(codestream, found), found, array)
+
+
+def _side(found: JpegHeader) -> int:
+    return 1 if found.marker == LOSSLESS else 8
+
+
+def _tables(found: JpegHeader) -> tuple[Table, ...]:
+    """Of differences, or of DC and AC coefficients; none when one is missing."""
+    wanted = (found.scan_tables >> 4,) if found.marker == LOSSLESS else (found.scan_tables >> 4, 0x10 | found.scan_tables & 0x0F)
+    there = tuple(found.tables[at] for at in wanted if at in found.tables)
+    return there if len(there) == len(wanted) and all(table.symbols for table in there) else ()
+
+
+def _behind(found: JpegHeader) -> str:
+    """The known bits: differences of any kind, or blocks without any and then some with. Empty where a table is missing."""
+    if not _tables(found):
+        return ""
+    return _NOISE if found.marker == LOSSLESS else _NO_CHANGE + 2 * _NOISE
+
+
+def _last_byte(codestream: Codestream, found: JpegHeader) -> str:
+    """In binary. A stuffed zero (B.1.1.5) is none."""
+    last = bytes(codestream[max(found.scan.start, found.scan.stop - 2) : found.scan.stop])
+    return f"{0xFF if last == _STUFFED else last[-1]:08b}" if last else ""
+
+
+def _paddings(last_byte: str, bits: str) -> Iterator[str]:
+    """What the last byte may be padded with. F.1.2.3 demands ones; lossless JPEG was seen with zeros."""
+    for bit in bits:
+        yield from (bit * count for count in range(min(7, len(last_byte) - len(last_byte.rstrip(bit))) + 1))
+
+
+def _samples_end(last_byte: str, found: JpegHeader, array: NDArray[Any]) -> bool:
+    """The additional samples are those that the known bits stand for."""
+    last_row = array[found.rows - 1].astype(np.int64)
+    seen = array[found.rows :].astype(np.int64).ravel()[:_COMPARED]
+    modulus = 1 << (8 * array.itemsize)
+    for padding in _paddings(last_byte, "10"):
+        steps = list(_steps_behind(padding, *_tables(found)))
+        expected = _predicted(last_row, steps, found.scan_parameter) % modulus
+        if np.array_equal(seen[: len(expected)], expected[: len(seen)]):
+            return True
+    return False
+
+
+def _predicted(above: NDArray[np.int64], steps: list[int], predictor: int) -> NDArray[np.int64]:
+    """The samples that these differences make, below a row (Table H.1; modulo 2^16 by H.1.2.1)."""
+    width = len(above)
+    rows = [above.tolist()]
+    for start in range(0, len(steps), width):
+        row: list[int] = []
+        for at, step in enumerate(steps[start : start + width]):
+            row.append((_prediction(row, rows[-1], at, predictor) + step) & 0xFFFF)
+        rows.append(row)
+    return np.array([sample for row in rows[1:] for sample in row], np.int64)
+
+
+def _prediction(row: list[int], above: list[int], at: int, predictor: int) -> int:
+    if at == 0:
+        return above[0]  # H.1.2.1: the first sample of a row is predicted from the one above it
+    a, b, c = row[-1], above[at], above[at - 1]
+    return (0, a, b, c, a + b - c, a + (b - c >> 1), b + (a - c >> 1), a + b >> 1)[predictor & 7]
+
+
+def _blocks_end(last_byte: str, found: JpegHeader, array: NDArray[Any]) -> bool:
+    """The first additional block that differs is the one where the run of ones ends."""
+    seen = _differing_blocks(array[-(-found.rows // 8) * 8 :])[:_COMPARED]
+    tables = _tables(found)
+    expected = (list(_blocks_behind(padding, *tables)) for padding in _paddings(last_byte, "1"))
+    return any(_up_to_first(seen) == _up_to_first(blocks[: len(seen)]) for blocks in expected)
+
+
+# A device writes the same tables into every picture, and to go through the bits takes half as long as to decode the picture.
+@lru_cache(maxsize=256)
+def _steps_behind(padding: str, table: Table) -> tuple[int, ...]:
+    return tuple(islice(differences(Bits(padding + _NOISE), codes_of(table)), _COMPARED))
+
+
+@lru_cache(maxsize=256)
+def _blocks_behind(padding: str, dc: Table, ac: Table) -> tuple[bool, ...]:
+    return tuple(islice(changes(Bits(padding + _NO_CHANGE + 2 * _NOISE), codes_of(dc), codes_of(ac)), _COMPARED))
+
+
+def _up_to_first(blocks: list[bool]) -> list[bool]:
+    return blocks[: blocks.index(True) + 1] if True in blocks else blocks[:_NO_CHANGE_BLOCKS]
+
+
+def _differing_blocks(rows: NDArray[Any]) -> list[bool]:
+    """Of each block of 8 x 8, or what is there of the last in a row, whether it has another value than the first pixel."""
+    rows = rows[: len(rows) // 8 * 8]
+    by_column = np.logical_or.reduceat(rows != rows[0, 0], np.arange(0, rows.shape[1], 8), axis=1)
+    return list(np.logical_or.reduceat(by_column, np.arange(0, len(rows), 8), axis=0).ravel().tolist())

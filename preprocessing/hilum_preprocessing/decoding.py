@@ -1,0 +1,36 @@
+"""How a specification wants a picture decoded, before a byte of its pixels is touched. Torch-free."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pydicom.dataset import Dataset
+
+from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues, decode
+from hilum_preprocessing.frames import reducible
+from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.reduction import choose_reduction
+from hilum_preprocessing.spec import InputSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """Specifications with an equal one share the decoded picture. `reduce`: how often a wavelet picture is halved."""
+
+    frames: Literal["reject", "first"]
+    rgb: Literal["reject", "luma", "first_channel"]
+    reduce: int = 0
+
+    def of(self, dataset: Dataset, maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS) -> StoredValues:
+        """Raises NotAnalysable."""
+        return decode(dataset, maximum_pixels, frames=self.frames, rgb=self.rgb, reduce=self.reduce)
+
+
+def decoding_for(dataset: Dataset, spec: InputSpec) -> Decoding:
+    """Raises NotAnalysable where the header already says why not."""
+    source = spec.source
+    if source.allow_reduced_decode != "auto":
+        return Decoding(source.frames, source.rgb)
+    header = PixelHeader.of(dataset)
+    return Decoding(source.frames, source.rgb, choose_reduction(spec, (header.rows, header.columns), reducible(dataset)))

@@ -1,0 +1,178 @@
+"""What each step did to one image, as one picture: stored values, levels, the part that is kept, the wire tensor, and the histograms.
+
+For a person who brings a model and wonders whether it sees what it was trained on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+from pydicom.dataset import Dataset
+
+from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues
+from hilum_preprocessing.decoding import decoding_for
+from hilum_preprocessing.grayscale import LevelTable, level_table
+from hilum_preprocessing.guard import check_tags, tag_flags
+from hilum_preprocessing.pixel_guard import PixelLimits, look, pixel_flags
+from hilum_preprocessing.placement import Placement, place
+from hilum_preprocessing.prepare import prepare_stored
+from hilum_preprocessing.sizing import geometry_of
+from hilum_preprocessing.spec import InputSpec
+
+Array = NDArray[Any]
+
+_SIDE: Final = 360  # of a picture, and the width of a histogram
+_PLOT: Final = 150
+_GAP: Final = 16
+_LINE: Final = 20
+_BINS: Final = 120
+_GROUND, _INK, _FAINT, _ACCENT = (250, 250, 248), (32, 32, 32), (150, 150, 150), (200, 60, 20)
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    """One step: a picture (H, W) uint8 RGB-able, the values behind it, and what to say about them."""
+
+    title: str
+    picture: Image.Image
+    values: Array
+    notes: tuple[str, ...]
+
+
+def explain(dataset: Dataset, spec: InputSpec, maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS) -> Image.Image:
+    """An RGB picture of four panels side by side, a histogram under each. Raises NotAnalysable as `prepare` does."""
+    view = check_tags(dataset, spec)
+    stored = decoding_for(dataset, spec).of(dataset, maximum_pixels)
+    flags = (*stored.flags, *tag_flags(dataset, spec, view), *pixel_flags(look(stored), PixelLimits()))
+    headline = f"{spec.version}   view {view}   " + (f"flags: {', '.join(flags)}" if flags else "no flags")
+    return _drawn(headline, _panels(stored, spec))
+
+
+def _panels(stored: StoredValues, spec: InputSpec) -> list[_Panel]:
+    table = level_table(stored, spec)
+    levels = table.values[stored.array.astype(np.int64) - table.first]
+    placement = place(geometry_of(spec, stored.size, stored.pixel_aspect), stored.size)
+    tensor = prepare_stored(stored, spec).cpu().numpy()[0]
+    pixels, kept = _shown(levels), _kept(levels, placement, 1 << stored.reduced)
+    return [
+        _Panel("1  stored values", _shown(stored.array), stored.array, _stored_notes(stored)),
+        _Panel("2  levels (LUTs, polarity, intensity)", pixels, levels, _level_notes(table, spec)),
+        _Panel("3  geometry (inside the frame: read)", _framed(pixels, placement), kept, _geometry_notes(placement, spec)),
+        _Panel("4  wire tensor", _shown(tensor), tensor, _tensor_notes(tensor, spec)),
+    ]
+
+
+def _stored_notes(stored: StoredValues) -> tuple[str, ...]:
+    kind = "MONOCHROME1 (low is bright)" if stored.is_monochrome1 else "MONOCHROME2"
+    signed = "signed" if stored.is_signed else "unsigned"
+    return (
+        f"{stored.array.shape[0]} x {stored.array.shape[1]}, {stored.bits_stored} bits {signed}",
+        kind,
+        f"{int(stored.array.min())} .. {int(stored.array.max())}",
+        f"padding {stored.padding[0]} .. {stored.padding[1]}" if stored.padding else "no padding value",
+    )
+
+
+def _level_notes(table: LevelTable, spec: InputSpec) -> tuple[str, ...]:
+    used = table.values[table.observed]
+    source = spec.source
+    return (
+        f"modality LUT {source.modality_lut}, VOI {source.voi}",
+        f"MONOCHROME1 {source.monochrome1}",
+        " > ".join(op.op for op in spec.intensity),
+        f"{used.min():.4g} .. {used.max():.4g}",
+    )
+
+
+def _geometry_notes(placement: Placement, spec: InputSpec) -> tuple[str, ...]:
+    top, left, bottom, right = placement.analysed
+    seen = (bottom - top) * (right - left) / (placement.rows.source * placement.columns.source)
+    stretch = placement.rows.scale / placement.columns.scale
+    return (
+        " > ".join(op.op for op in spec.geometry),
+        f"rows {top:.0f} .. {bottom:.0f}, columns {left:.0f} .. {right:.0f}",
+        f"{100 * seen:.0f} % of the image is read",
+        "aspect ratio kept" if abs(stretch - 1) < 0.01 else f"aspect ratio changed: rows {stretch:.2f} x columns",
+    )
+
+
+def _tensor_notes(tensor: Array, spec: InputSpec) -> tuple[str, ...]:
+    values = tensor.astype(np.float64)
+    mean, std = (", ".join(f"{value:.4g}" for value in part) for part in (spec.normalise.mean, spec.normalise.std))
+    return (
+        f"(1, {tensor.shape[0]}, {tensor.shape[1]}) {spec.wire_dtype}",
+        f"{values.min():.4g} .. {values.max():.4g}, mean {values.mean():.4g}",
+        f"then in the graph: (x - {mean}) / {std}",
+        f"{spec.model_channels} channel{'s' if spec.model_channels > 1 else ''}",
+    )
+
+
+def _shown(values: Array) -> Image.Image:
+    """(H, W) of any type, its own range stretched to 0..255, as large as a panel."""
+    low, high = float(values.min()), float(values.max())
+    grey = ((values.astype(np.float64) - low) / max(high - low, 1e-12) * 255).round().astype(np.uint8)
+    picture = Image.fromarray(grey).convert("RGB")
+    picture.thumbnail((_SIDE, _SIDE), Image.Resampling.BOX)
+    scale = min(_SIDE / picture.width, _SIDE / picture.height)
+    return picture.resize((max(1, round(picture.width * scale)), max(1, round(picture.height * scale))), Image.Resampling.NEAREST)
+
+
+def _kept(levels: Array, placement: Placement, step: int) -> Array:
+    """What a crop leaves. After a reduced decode only every `step`-th pixel is there."""
+    top, left, bottom, right = (-(-round(edge) // step) for edge in placement.analysed)
+    return levels[top:bottom, left:right]
+
+
+def _framed(picture: Image.Image, placement: Placement) -> Image.Image:
+    """What a crop leaves out is darkened."""
+    top, left, bottom, right = placement.analysed
+    across, down = picture.width / placement.columns.source, picture.height / placement.rows.source
+    box = (round(left * across), round(top * down), round(right * across), round(bottom * down))
+    framed = picture.point(lambda level: level // 3)
+    framed.paste(picture.crop(box), box[:2])
+    ImageDraw.Draw(framed).rectangle((box[0], box[1], box[2] - 1, box[3] - 1), outline=_ACCENT, width=2)
+    return framed
+
+
+def _drawn(headline: str, panels: list[_Panel]) -> Image.Image:
+    notes = max(len(panel.notes) for panel in panels)
+    width = _GAP + len(panels) * (_SIDE + _GAP)
+    height = 3 * _GAP + 2 * _LINE + _SIDE + notes * _LINE + _PLOT + 2 * _LINE
+    sheet = Image.new("RGB", (width, height), _GROUND)
+    draw = ImageDraw.Draw(sheet)
+    draw.text((_GAP, _GAP // 2), headline, _INK, font=ImageFont.load_default(15))
+    for index, panel in enumerate(panels):
+        _draw_panel(sheet, draw, panel, (_GAP + index * (_SIDE + _GAP), _GAP + _LINE), notes)
+    return sheet
+
+
+def _draw_panel(sheet: Image.Image, draw: ImageDraw.ImageDraw, panel: _Panel, at: tuple[int, int], notes: int) -> None:
+    left, top = at
+    draw.text((left, top), panel.title, _INK, font=ImageFont.load_default(14))
+    top += _LINE
+    sheet.paste(panel.picture, (left + (_SIDE - panel.picture.width) // 2, top + (_SIDE - panel.picture.height) // 2))
+    top += _SIDE + _GAP // 2
+    for line, note in enumerate(panel.notes):
+        draw.text((left, top + line * _LINE), note, _INK, font=ImageFont.load_default(13))
+    _draw_histogram(draw, panel.values, (left, top + notes * _LINE + _GAP // 2))
+
+
+def _draw_histogram(draw: ImageDraw.ImageDraw, values: Array, at: tuple[int, int]) -> None:
+    """On a logarithmic scale: a few pixels at an end matter."""
+    left, top = at
+    counts, edges = np.histogram(values, _BINS)
+    heights = np.log1p(counts) / max(np.log1p(counts.max()), 1e-12) * _PLOT
+    step = _SIDE / _BINS
+    for index, bar in enumerate(heights):
+        if bar:
+            box = (left + index * step, top + _PLOT - bar, left + (index + 1) * step - 1, top + _PLOT)
+            draw.rectangle(box, fill=_INK)
+    draw.line((left, top + _PLOT + 1, left + _SIDE, top + _PLOT + 1), fill=_FAINT)
+    font = ImageFont.load_default(12)
+    draw.text((left, top + _PLOT + 4), f"{edges[0]:.4g}", _FAINT, font=font)
+    draw.text((left + _SIDE, top + _PLOT + 4), f"{edges[-1]:.4g}", _FAINT, font=font, anchor="ra")
+    draw.text((left + _SIDE // 2, top + _PLOT + 4), "log count", _FAINT, font=font, anchor="ma")

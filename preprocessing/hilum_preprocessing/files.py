@@ -1,0 +1,124 @@
+"""DICOM files (PS3.10) without their pixels being read: the header is parsed, Pixel Data is a view of the mapped file. Torch-free."""
+
+from __future__ import annotations
+
+import io
+import mmap
+import struct
+import zlib
+from pathlib import Path
+from typing import Final
+
+from pydicom import Dataset, dcmread
+from pydicom.dataelem import DataElement
+from pydicom.dataset import FileMetaDataset
+from pydicom.errors import InvalidDicomError
+from pydicom.filereader import read_dataset, read_file_meta_info
+from pydicom.tag import BaseTag
+from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRBigEndian
+from pydicom.valuerep import EXPLICIT_VR_LENGTH_32
+
+from hilum_preprocessing.elements import MALFORMED, required
+from hilum_preprocessing.encapsulation import end_of_items
+from hilum_preprocessing.errors import NotAnalysable, Reason
+
+DEFAULT_MAXIMUM_BYTES: Final = 256 << 20
+"""What a deflated data set may inflate to: 1000 times its own length is possible, and it does not say so."""
+
+_PIXELS: Final = frozenset({0x7FE00008, 0x7FE00009, 0x7FE00010})
+_UNDEFINED: Final = 0xFFFFFFFF
+_EXPLICIT: Final = "HH2s2xI"  # PS3.5 7.1.2, of a VR with 32 bits of length
+_LONG_VRS: Final = {vr.value.encode() for vr in EXPLICIT_VR_LENGTH_32}  # of any other one the length stands elsewhere
+_IMPLICIT: Final = "HHI"  # PS3.5 7.1.3
+_PREFIX_BYTES: Final = 132
+_GROUP_LENGTH_BYTES: Final = 12
+
+
+def read_file(path: Path | str, maximum_bytes: int = DEFAULT_MAXIMUM_BYTES) -> Dataset:
+    """The data set of a DICOM file. Raises NotAnalysable when it is none, OSError when it cannot be opened.
+
+    `PixelData` is a view of the file, which is mapped and not read, and lives as long as the view does. What comes after it is not read.
+    """
+    try:
+        with io.FileIO(path) as raw, _Pieces(raw) as file:
+            return _read(file, maximum_bytes)
+    except InvalidDicomError:
+        raise NotAnalysable(Reason.CORRUPT_HEADER, "not a DICOM file: no DICM prefix") from None
+    except MALFORMED as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the file system's own: the file is gone or may not be read, which says nothing about its content
+        raise NotAnalysable(Reason.CORRUPT_HEADER, f"unreadable data set ({type(error).__name__})") from None
+
+
+class _ReadWhole(Exception):
+    """pydicom is about to inflate all that is left of a file."""
+
+
+class _Pieces(io.BufferedReader):
+    """A file that is read piece by piece, or not at all: a deflated data set is for `_inflated`, which has a limit."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            raise _ReadWhole
+        return super().read(size)
+
+
+def _read(file: io.BufferedReader, maximum_bytes: int) -> Dataset:
+    # A private mapping: nothing writes to it, but torch takes memory without a copy only where it could be written to.
+    mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    try:
+        dataset = dcmread(file, stop_before_pixels=True)
+        is_deflated = dataset.file_meta.get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian  # and nothing follows
+    except _ReadWhole:
+        is_deflated = True
+    if is_deflated:
+        return _read_deflated(read_file_meta_info(file.name), mapped, maximum_bytes)
+    return _with_pixels(dataset, mapped, file.tell(), is_implicit=bool(dataset.original_encoding[0]))
+
+
+def _read_deflated(meta: FileMetaDataset, mapped: memoryview, maximum_bytes: int) -> Dataset:
+    inflated = _inflated(mapped[_PREFIX_BYTES + _GROUP_LENGTH_BYTES + required(meta, "FileMetaInformationGroupLength") :], maximum_bytes)
+    stream = io.BytesIO(inflated)
+    dataset = read_dataset(stream, is_implicit_VR=False, is_little_endian=True, stop_when=_at_pixels)
+    dataset.file_meta = meta
+    return _with_pixels(dataset, memoryview(inflated), stream.tell(), is_implicit=False)
+
+
+def _inflated(deflated: memoryview, maximum_bytes: int) -> bytes:
+    """PS3.5 A.5. The limit holds while it inflates: nothing beyond it is allocated."""
+    stream = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        inflated = stream.decompress(deflated, maximum_bytes)
+    except zlib.error:
+        raise NotAnalysable(Reason.CORRUPT_HEADER, "the deflated data set is damaged") from None
+    if not stream.eof and len(inflated) >= maximum_bytes:
+        raise NotAnalysable(Reason.TOO_LARGE, f"a deflated data set of more than {maximum_bytes} bytes")
+    if not stream.eof:
+        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "the deflated data set is cut")
+    return inflated
+
+
+def _at_pixels(tag: BaseTag, vr: str | None, length: int) -> bool:  # noqa: ARG001 - pydicom's signature
+    return tag in _PIXELS
+
+
+def _with_pixels(dataset: Dataset, content: memoryview, position: int, *, is_implicit: bool) -> Dataset:
+    """The data set with the element at that position, if there is one, as a view of the content."""
+    order = ">" if dataset.file_meta.get("TransferSyntaxUID") == ExplicitVRBigEndian else "<"
+    head = _EXPLICIT if not is_implicit else _IMPLICIT
+    if position + struct.calcsize(order + head) > len(content):
+        return dataset
+    group, number, *vr, length = struct.unpack_from(order + head, content, position)
+    if (group << 16) + number not in _PIXELS:
+        return dataset  # pydicom stopped where the data set ends or breaks
+    if vr and vr[0] not in _LONG_VRS:
+        raise NotAnalysable(Reason.CORRUPT_HEADER, "Pixel Data with a VR that no pixels have")
+    start = position + struct.calcsize(order + head)
+    is_undefined = length == _UNDEFINED
+    stop = start + (end_of_items(content[start:]) if is_undefined else min(length, len(content) - start))
+    element = DataElement(
+        (group << 16) + number, vr[0].decode("ascii", "replace") if vr else "OW", content[start:stop], already_converted=True
+    )
+    element.is_undefined_length = is_undefined
+    dataset[element.tag] = element
+    return dataset

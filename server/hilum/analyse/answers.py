@@ -1,0 +1,106 @@
+"""What Triton says, as the analyser takes it: an answer that was checked, or an error that says whether to try again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from hilum.domain import Release
+from hilum.errors import Retry
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+LATER: Final = frozenset(
+    {"StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED", "StatusCode.CANCELLED", "StatusCode.RESOURCE_EXHAUSTED"}
+)
+_NOT_LOADED: Final = ("unknown model", "has no available versions", "is not found", "is not ready")
+_NO_CONTROL: Final = "explicit model load / unload is not allowed"
+
+
+class KnownAnswer(Protocol):
+    """An image and the logits that the release gives for it."""
+
+    @property
+    def name(self) -> str:
+        """For people: the canary, or a golden case."""
+
+    @property
+    def image(self) -> Array:
+        """(1, C, H, W) in the wire dtype."""
+
+    @property
+    def logits(self) -> Array:
+        """(1, L) float32."""
+
+    @property
+    def tolerance(self) -> float:
+        """Largest allowed difference of a logit."""
+
+    def broken_maps(self, logits: Array, cam: Array | None) -> str | None:
+        """None where (B, L, h, w) maps add up to (B, L) logits, or where there are none. Else what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inference:
+    """(B, L) float32 and, where the release has them, maps (B, L, h, w) float16 and the members' logits (B, k, L) float32."""
+
+    logits: Array
+    cam: Array | None
+    member_logits: Array | None = None
+
+
+class Away(Retry):
+    """This Triton did not answer, or not in time. Another one may."""
+
+    def __init__(self, detail: str, after_seconds: float | None = None) -> None:
+        super().__init__(detail, after_seconds, is_outage=True)
+
+
+class NotLoaded(Away):
+    """This Triton answers, but does not have the release."""
+
+
+class WrongAnswer(RuntimeError):
+    """Triton answered, but not with what the release promises: a broken engine, never a number to report."""
+
+
+def canary_problem(release: Release, inference: Inference, canary: KnownAnswer) -> str | None:
+    """None: these are the logits that the release gives for its canary, and its maps add up to them. Else what is wrong, for people."""
+    worst = float(np.abs(inference.logits - canary.logits).max())
+    if worst <= canary.tolerance:
+        broken = canary.broken_maps(inference.logits, inference.cam)
+        return f"{release.id}: {broken}; another build is loaded or the engine is broken" if broken else None
+    off = f"{worst:.3g} off (tolerance {canary.tolerance:.3g})"
+    return f"{release.id}: {canary.name}'s logits are {off}; another build is loaded or the engine is broken"
+
+
+def explained(status: str, message: str, release: Release, url: str) -> Exception:
+    """What the pipeline shall do about an error of the Triton at `url`; it quotes no tensor, so it holds no patient data."""
+    if any(sign in message for sign in _NOT_LOADED) or "failed to load" in message:
+        advice = f"build it (`hilum models build {release.id}`), and load {release.triton_name} or restart that Triton"
+        return NotLoaded(f"{release.id} is not loaded in the Triton at {url} ({first_line(message)}): {advice}")
+    if _NO_CONTROL in message:
+        return Retry(f"the Triton at {url} does not load models on request: start it with --model-control-mode=explicit")
+    if status in LATER:
+        said = f"{status}: {first_line(message)}"
+        return Away(f"Triton at {url} did not answer for {release.id} ({said}): is it running there?")
+    return WrongAnswer(f"{release.id}: Triton refused the request ({status}: {first_line(message)})")
+
+
+def first_line(message: str) -> str:
+    """Of a message of Triton's, short enough for a row."""
+    return message.strip().splitlines()[0][:200] if message.strip() else "no message"
+
+
+def checked_logits(logits: Array | None, release: Release, images: int) -> Array:
+    """(B, L) float32, finite, or WrongAnswer."""
+    wanted = (images, len(release.labels))
+    if logits is None or logits.shape != wanted or logits.dtype != np.float32:
+        found = "nothing" if logits is None else f"{logits.dtype} {logits.shape}"
+        raise WrongAnswer(f"{release.id}: the logits are {found}, the release promises float32 {wanted}")
+    if not np.isfinite(logits).all():
+        images_hit = sorted({int(row) for row in np.argwhere(~np.isfinite(logits))[:, 0]})
+        raise WrongAnswer(f"{release.id}: logits of image {images_hit} of the batch are not finite")
+    return logits

@@ -1,0 +1,101 @@
+"""One decode process: started, asked, ended. A crash or a hang names the image that caused it."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import Executor
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from multiprocessing.reduction import send_handle
+
+from hilum import telemetry
+from hilum.analyse.pipe import Pipe
+from hilum.analyse.slots import SlotMemory
+from hilum.analyse.worker import Answer, Broken, Checked, Decoded, Prepare, Request, Slotted, SpecCheck, load, serve
+from hilum.errors import Retry, WorkerDied
+
+_SPAWN = multiprocessing.get_context("spawn")  # fork after torch's threads have started can deadlock
+_START_SECONDS = 120.0
+_END_SECONDS = 1.0
+log = telemetry.logger("analyse")
+
+
+class DecodeProcess:
+    """One spawned process and the pipe to it, for one event loop. It starts and ends in a thread of `threads`."""
+
+    def __init__(self, slots: SlotMemory, threads: Executor, load_codecs: Callable[[], Prepare] = load) -> None:
+        self._slots, self._threads, self._load_codecs = slots, threads, load_codecs
+        self._process: BaseProcess | None = None
+        self._pipe: Pipe | None = None
+
+    async def start(self) -> None:
+        """Start, and wait until its imports are done. Raises Retry if it cannot: no image has anything to do with that."""
+        self._pipe = await Pipe.of(await asyncio.get_running_loop().run_in_executor(self._threads, self._started))
+
+    def _started(self) -> Connection:
+        try:
+            return self._spawned(*_SPAWN.Pipe())
+        except (EOFError, OSError) as error:
+            log.error("decode_process_not_started", problem=type(error).__name__, advice="it was refused or ended; is there memory left?")
+        self._ended()
+        raise Retry("no decode process could be started; see the log", is_outage=True)
+
+    def _spawned(self, ours: Connection, theirs: Connection) -> Connection:
+        process = _SPAWN.Process(target=serve, args=(theirs, self._load_codecs), name="hilum-decode", daemon=True)
+        with theirs:
+            process.start()
+        self._process = process
+        ours.send(self._slots.area)
+        send_handle(ours, self._slots.descriptor, process.pid)
+        if not ours.poll(_START_SECONDS):
+            raise TimeoutError
+        ours.recv()
+        return ours
+
+    async def ask(self, request: Request | SpecCheck, seconds: float) -> Answer | Decoded | Checked | Slotted:
+        """Raises WorkerDied if the process crashes or takes longer than `seconds`; it is gone then."""
+        if self._pipe is None or self._process is None or not self._process.is_alive():
+            # It may have died idle, which is no fault of this image.
+            await self._end()
+            await self.start()
+        assert self._pipe is not None
+        try:
+            answer: Answer | Decoded | Checked | Slotted | Broken = await self._pipe.ask(request, seconds)
+        except EOFError:
+            why = await asyncio.get_running_loop().run_in_executor(self._threads, self._how_it_ended)
+        except TimeoutError:
+            why = f"took longer than {seconds:g} s"
+        else:
+            if not isinstance(answer, Broken):
+                return answer
+            why = f"had an error of its own\n{answer.where}"
+        await self._end()
+        raise WorkerDied(why)
+
+    def _how_it_ended(self) -> str:
+        """Exit status, or the signal as a negative number, as multiprocessing gives it."""
+        assert self._process is not None
+        self._process.join(_END_SECONDS)
+        return f"ended with status {self._process.exitcode}"
+
+    async def _end(self) -> None:
+        self._close()
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._ended)
+
+    def kill(self) -> None:
+        """End it at once, in the loop's thread."""
+        self._close()
+        self._ended()
+
+    def _close(self) -> None:
+        if self._pipe is not None:
+            self._pipe.close()
+        self._pipe = None
+
+    def _ended(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+        self._process = None

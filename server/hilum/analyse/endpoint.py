@@ -1,0 +1,129 @@
+"""One Triton of those that serve: which releases it has proved, what is under way there, and what is wrong with it.
+
+A circuit breaker in two steps: a release whose request met an outage is served no more until its canary passes again, and no request
+at all goes to an address where nobody answers. So a Triton that hangs costs the requests under way one deadline, and nobody else any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from hilum import telemetry
+from hilum.analyse.answers import Array, Away, Inference, KnownAnswer, NotLoaded, WrongAnswer, canary_problem
+from hilum.analyse.gateway import TritonGateway
+from hilum.domain import Release
+from hilum.errors import Retry
+
+_NOBODY: Final = ""  # the key of what is wrong with the Triton itself, beside those of its releases
+log = telemetry.logger("analyse")
+
+
+class Endpoint:
+    """Fit for a release once it has given the release's known answer, and as long as it answers."""
+
+    def __init__(self, name: str, url: str, deadline_seconds: float, *, shares_memory: bool = False) -> None:
+        self.name, self.gateway = name, TritonGateway(url, deadline_seconds, shares_memory=shares_memory)
+        self.in_flight, self._url = 0, url
+        self._proved: set[str] = set()
+        self._problems: dict[str, str] = {}
+        self._checking = asyncio.Lock()
+        telemetry.TRITON_HEALTHY.labels(name).set(0)
+
+    @property
+    def is_open(self) -> bool:
+        """The breaker: nobody answered the last knock, so nothing is sent."""
+        return _NOBODY in self._problems
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether it serves any release now."""
+        return not self.is_open and bool(self._proved)
+
+    @property
+    def problem(self) -> str:
+        """What keeps it, or a release on it, out of service, for people; empty: nothing that is known. Any thread may ask."""
+        problems = dict(self._problems)
+        return problems.get(_NOBODY) or "; ".join(problems.values())
+
+    def serves(self, release: Release) -> bool:
+        """Whether batches of this release may go there."""
+        return not self.is_open and release.id in self._proved
+
+    async def infer(self, release: Release, batch: Array) -> Inference:
+        """As the gateway's, and counted. After an outage the release has to prove itself again."""
+        self._under_way(1)
+        try:
+            inference = await self.gateway.infer(release, batch)
+        except (Retry, WrongAnswer) as error:
+            telemetry.TRITON_REQUESTS.labels(self.name, _outcome(error)).inc()
+            if isinstance(error, Away):
+                self._settle(release, error.detail)
+            raise
+        finally:
+            self._under_way(-1)
+        telemetry.TRITON_REQUESTS.labels(self.name, "answered").inc()
+        return inference
+
+    async def knock(self) -> bool:
+        """Whether anybody answers; that decides about the breaker."""
+        is_live = await self.gateway.is_live()
+        self._note(_NOBODY, None if is_live else f"Triton at {self._url} does not answer: is it running there?")
+        return is_live
+
+    async def load(self, release: Release) -> None:
+        """Unless it is loaded. Raises Retry."""
+        if not await self.knock():
+            raise Away(self.problem)
+        if not await self.gateway.is_loaded(release):
+            await self.gateway.load(release)
+
+    async def check(self, release: Release, canary: KnownAnswer) -> str | None:
+        """Load the release where that is needed, and send its canary. None: it serves now. Else what is wrong, for people."""
+        async with self._checking:
+            problem = await self._check(release, canary)
+        self._settle(release, problem)
+        return problem
+
+    def forget(self, release: Release) -> None:
+        """The release is not to be served any more."""
+        self._proved.discard(release.id)
+        self._note(release.id, None)
+
+    async def _check(self, release: Release, canary: KnownAnswer) -> str | None:
+        try:
+            await self.load(release)
+            inference = await self.infer(release, canary.image)
+        except (Retry, WrongAnswer) as error:
+            return str(error)
+        return canary_problem(release, inference, canary)
+
+    def _settle(self, release: Release, problem: str | None) -> None:
+        if problem is None:
+            self._proved.add(release.id)
+        else:
+            self._proved.discard(release.id)
+        self._note(release.id, problem)
+
+    def _note(self, key: str, problem: str | None) -> None:
+        had_problems = bool(self._problems)
+        if problem is None:
+            self._problems.pop(key, None)
+        else:
+            self._problems[key] = problem
+        telemetry.TRITON_HEALTHY.labels(self.name).set(self.is_fit and not self._problems)
+        if had_problems != bool(self._problems):
+            log.warning("triton_is_out" if self._problems else "triton_is_back", endpoint=self.name, problem=problem)
+
+    def _under_way(self, change: int) -> None:
+        self.in_flight += change
+        telemetry.TRITON_IN_FLIGHT.labels(self.name).set(self.in_flight)
+
+
+def _outcome(error: Exception) -> str:
+    """A word of the metric for what did not end as `answered`."""
+    if isinstance(error, NotLoaded):
+        return "not_loaded"
+    if isinstance(error, Away):
+        return "outage"
+    return "wrong_answer" if isinstance(error, WrongAnswer) else "healed"

@@ -1,0 +1,163 @@
+"""One Triton or several, as one gateway: a batch goes to the fit endpoint with the least in flight, and once to another when that is away.
+
+One that does not answer, or not as its release promises, is left alone and knocked at once a second until it gives the known answers
+again. While none is fit, images wait in the ledger.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+from hilum.analyse.answers import Array, Away, Inference, KnownAnswer
+from hilum.analyse.endpoint import Endpoint
+from hilum.domain import Release
+from hilum.errors import Retry
+
+_KNOCK_SECONDS: Final = 1.0
+_UNSERVED_SECONDS: Final = 5.0  # until an image is looked at again whose release is out while others are served
+_LOOPBACK: Final = ("127.0.0.1", "[::1]", "localhost")
+
+
+class Endpoints:
+    """The gateway of an analyser. `urls`: the name of each endpoint in metrics, and its gRPC address. Make it inside the event loop.
+
+    `shares_memory`: batches go by shared memory to endpoints with a loopback address.
+    """
+
+    def __init__(self, urls: Mapping[str, str], deadline_seconds: float, *, shares_memory: bool = True) -> None:
+        self._endpoints = [
+            Endpoint(name, url, deadline_seconds, shares_memory=shares_memory and _is_here(url)) for name, url in urls.items()
+        ]
+        self._known: dict[str, tuple[Release, KnownAnswer]] = {}
+        self._mending: dict[str, asyncio.Task[None]] = {}
+        self._turns, self._last_turn = itertools.count(1), dict.fromkeys(urls, 0)
+
+    def has_room(self) -> bool:
+        """Whether any endpoint serves any release: if not, whatever is claimed can only be given back."""
+        return any(endpoint.is_fit for endpoint in self._endpoints)
+
+    def require(self, release_id: str) -> None:
+        """Before work is put into an image. Raises Retry when no endpoint serves the release now; one that was never checked passes."""
+        release = self._known[release_id][0] if release_id in self._known else None
+        if release is not None and not self._fit(release):
+            raise Away(self._why_not(release), _UNSERVED_SECONDS)
+
+    def problems(self) -> list[str]:
+        """What is wrong with which endpoint, for people. Any thread may ask."""
+        return [f"Triton {endpoint.name} is out: {endpoint.problem}" for endpoint in self._endpoints if endpoint.problem]
+
+    async def infer(self, release: Release, batch: Array) -> Inference:
+        """(B, C, H, W) in the wire dtype → (B, L) logits. An inference may be repeated, so a batch that was lost is sent again, once.
+
+        Raises Retry when it may work later, at once when no endpoint serves the release; WrongAnswer as the gateway.
+        """
+        chosen = self._fit(release)
+        if not chosen:
+            raise Away(self._why_not(release))
+        try:
+            return await self._ask(chosen[0], release, batch)
+        except Away:
+            others = [endpoint for endpoint in self._fit(release) if endpoint is not chosen[0]]
+            if not others:
+                raise
+        return await self._ask(others[0], release, batch)
+
+    async def is_loaded(self, release: Release) -> bool:
+        """Whether every endpoint that answers says so; False when none does."""
+        asked = self._answering()
+        return bool(asked) and all(await asyncio.gather(*(endpoint.gateway.is_loaded(release) for endpoint in asked)))
+
+    async def load(self, release: Release) -> None:
+        """At every endpoint that answers. Raises Retry when it worked at none."""
+        await self._everywhere(lambda endpoint: endpoint.load(release))
+
+    async def unload(self, release: Release) -> None:
+        """At every endpoint that answers, and check it no more. Raises Retry when it worked at none."""
+        self._known.pop(release.id, None)
+        for endpoint in self._endpoints:
+            endpoint.forget(release)
+        await self._everywhere(lambda endpoint: endpoint.gateway.unload(release))
+
+    async def heal(self, release: Release) -> None:
+        """Unload and load, at every endpoint that answers. Raises Retry when it worked at none."""
+        await self._everywhere(lambda endpoint: endpoint.gateway.heal(release))
+
+    async def check_canary(self, release: Release, canary: KnownAnswer) -> str | None:
+        """None: an endpoint at least gives the known answer, and serves the release from now on. Else what is wrong, for people.
+
+        The release is loaded where it is not. An endpoint that fails gets no batch of it until it passes.
+        """
+        self._known[release.id] = (release, canary)
+        problems = await asyncio.gather(*(self._check(endpoint, release, canary) for endpoint in self._endpoints))
+        return None if None in problems else "; ".join(str(problem) for problem in problems)
+
+    async def close(self) -> None:
+        """Knock no more, and close every channel."""
+        mending = list(self._mending.values())
+        for task in mending:
+            task.cancel()
+        await asyncio.gather(*mending, return_exceptions=True)
+        await asyncio.gather(*(endpoint.gateway.close() for endpoint in self._endpoints))
+
+    def _why_not(self, release: Release) -> str:
+        return "; ".join(self.problems()) or f"no Triton has proved {release.id} yet"
+
+    def _answering(self) -> list[Endpoint]:
+        return [endpoint for endpoint in self._endpoints if not endpoint.is_open]
+
+    def _fit(self, release: Release) -> list[Endpoint]:
+        """Those that serve the release, the best first: least in flight, then the one whose last turn is longest ago."""
+        fit = [endpoint for endpoint in self._endpoints if endpoint.serves(release)]
+        return sorted(fit, key=lambda endpoint: (endpoint.in_flight, self._last_turn[endpoint.name]))
+
+    async def _ask(self, endpoint: Endpoint, release: Release, batch: Array) -> Inference:
+        self._last_turn[endpoint.name] = next(self._turns)
+        try:
+            return await endpoint.infer(release, batch)
+        except Away:
+            self._mend(endpoint)
+            raise
+
+    async def _check(self, endpoint: Endpoint, release: Release, canary: KnownAnswer) -> str | None:
+        problem = endpoint.problem if endpoint.is_open else await endpoint.check(release, canary)
+        if problem is not None:
+            self._mend(endpoint)
+        return problem
+
+    async def _everywhere(self, verb: Callable[[Endpoint], Awaitable[None]]) -> None:
+        asked, failures = self._answering(), list[Retry]()
+        for endpoint in asked:
+            try:
+                await verb(endpoint)
+            except Retry as error:
+                failures.append(error)
+                self._mend(endpoint)
+        if len(failures) == len(asked):
+            raise failures[0] if failures else Away("; ".join(self.problems()))
+
+    def _mend(self, endpoint: Endpoint) -> None:
+        """Knock at it until it gives every known answer again; the first time at once."""
+        if endpoint.name not in self._mending:
+            self._mending[endpoint.name] = asyncio.create_task(self._knock(endpoint))
+
+    async def _knock(self, endpoint: Endpoint) -> None:
+        try:
+            while True:
+                if await self._gives_known_answers(endpoint):
+                    return
+                await asyncio.sleep(_KNOCK_SECONDS)
+        finally:
+            del self._mending[endpoint.name]  # in the turn of the last answer: trouble that comes next finds nobody at it
+
+    async def _gives_known_answers(self, endpoint: Endpoint) -> bool:
+        if not await endpoint.knock():
+            return False
+        problems = [await endpoint.check(release, canary) for release, canary in list(self._known.values())]
+        return not any(problems)
+
+
+def _is_here(url: str) -> bool:
+    return url.rpartition(":")[0] in _LOOPBACK

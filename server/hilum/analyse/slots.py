@@ -1,0 +1,99 @@
+"""Shared memory between the analyser and its decode processes: an image goes into a slot, and only the slot's number through the pipe.
+
+The number of slots bounds the memory. Each lease of a slot has a generation number; a process that was given up writes under an old
+one, and what it wrote is never read.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_WRITTEN: Final = struct.Struct("<Q")  # generation of what the slot holds; written last
+_ALIGNMENT: Final = 64
+_PAGE: Final = mmap.PAGESIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """What both sides know of the memory."""
+
+    count: int
+    size_bytes: int
+
+    @property
+    def stride(self) -> int:
+        """From slot to slot: whole pages, so that one may be registered with a device."""
+        return -(-(self.size_bytes + _ALIGNMENT) // _PAGE) * _PAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A slot of one request, until it is given back."""
+
+    index: int
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An array that lies in the slot of its request, `offset` bytes from the slot's beginning."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+class StaleSlot(RuntimeError):
+    """The slot was leased again meanwhile, or its writer did not come to an end."""
+
+
+class SlotMemory:
+    """Slots of this process's mapping. The analyser makes it, a decode process opens it by the descriptor that it was sent."""
+
+    def __init__(self, area: Area, descriptor: int | None = None) -> None:
+        self.area = area
+        self.descriptor = os.memfd_create("hilum-slots", os.MFD_CLOEXEC) if descriptor is None else descriptor
+        if descriptor is None:
+            os.ftruncate(self.descriptor, area.count * area.stride)
+        self._memory = mmap.mmap(self.descriptor, area.count * area.stride)
+
+    def write(self, lease: Lease, arrays: Sequence[Array]) -> list[Placed] | None:
+        """Copy the arrays into the slot; None: they do not fit."""
+        ends = np.cumsum([0, *(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)])
+        if ends[-1] > self.area.size_bytes:
+            return None
+        placed = [Placed(_ALIGNMENT + int(at), array.shape, array.dtype.str) for at, array in zip(ends, arrays, strict=False)]
+        for array, place in zip(arrays, placed, strict=True):
+            self._array(lease.index, place)[...] = array
+        _WRITTEN.pack_into(self._memory, lease.index * self.area.stride, lease.generation)
+        return placed
+
+    def read(self, lease: Lease, placed: Placed) -> Array:
+        """A view, valid until the lease ends. Raises StaleSlot."""
+        (generation,) = _WRITTEN.unpack_from(self._memory, lease.index * self.area.stride)
+        if generation != lease.generation:
+            raise StaleSlot(f"slot {lease.index} holds generation {generation}, not {lease.generation}")
+        return self._array(lease.index, placed)
+
+    def _array(self, index: int, placed: Placed) -> Array:
+        count = int(np.prod(placed.shape))
+        start = index * self.area.stride + placed.offset
+        return np.frombuffer(self._memory, placed.dtype, count, start).reshape(placed.shape)
+
+    @property
+    def pages(self) -> Array:
+        """All slots, (bytes,) uint8: what a device may be told of."""
+        return np.frombuffer(self._memory, np.uint8)
+
+    def close(self) -> None:
+        """The memory goes when the last process has closed it."""
+        os.close(self.descriptor)

@@ -1,0 +1,97 @@
+"""Files into the archive without a network: a researcher's million studies."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hilum.cli.frame import Config, app, explained, migrated_settings
+from hilum.errors import Retry
+from hilum.settings import is_ae_title
+
+if TYPE_CHECKING:
+    from hilum.receive.folder import Fate, TakenFile
+
+_LANES = ("reanalysis", "live", "urgent", "route")
+
+
+@app.command()
+def ingest(
+    paths: Annotated[list[Path], typer.Argument(help="DICOM files, or folders of them.")],
+    config: Config = None,
+    lane: Annotated[str, typer.Option(help="reanalysis (gives way to all else), live, urgent; route: that of --to.")] = "reanalysis",
+    to: Annotated[str, typer.Option(help="Called AE Title whose route applies. Default: the first of receive.ae_titles.")] = "",
+    calling: Annotated[str, typer.Option("--from", help="AE Title that the files are said to come from.")] = "HILUM_INGEST",
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Files at once; the disk merges their syncs.")] = 4,
+) -> None:
+    """Take DICOM files into the archive, with the checks and promises of C-STORE. Repeat it safely: what is there is not written again.
+
+    A line on standard error for each file that was not taken, with the reason. Exit status 0: all DICOM objects are in.
+    """
+    settings = migrated_settings(config)
+    _require_known("lane", lane, _LANES)
+    if not is_ae_title(calling):
+        print("hilum: --from: an AE Title has 1 to 16 characters, none of them a backslash (PS3.5 6.2)", file=sys.stderr)
+        raise typer.Exit(2)
+    _require_known("Called AE Title", to := to or settings.receive.ae_titles[0], settings.receive.ae_titles)
+    from hilum import telemetry  # noqa: PLC0415 - imports what other commands do not need
+    from hilum.domain import Lane  # noqa: PLC0415 - the same
+    from hilum.receive.folder import Fate  # noqa: PLC0415 - the same
+    from hilum.wiring import ingesting  # noqa: PLC0415 - the same
+
+    telemetry.configure_logging("error", settings.log.format, "ingest")
+    origin = ingesting.Origin(calling, to, None if lane == "route" else Lane[lane.upper()])
+    began = time.monotonic()
+    try:
+        with explained(), _Progress() as progress:
+            fates = ingesting.ingest(settings, paths, origin, jobs, progress.note, progress.waiting)
+    except Retry as error:
+        print(f"hilum: {error.detail}", file=sys.stderr)
+        raise typer.Exit(1) from error
+    print(", ".join(f"{fates[fate]} {fate}" for fate in Fate) + f" in {time.monotonic() - began:.1f} s")
+    is_all_in = not fates[Fate.REFUSED] and not fates[Fate.FAILED]
+    raise typer.Exit(0 if is_all_in and sum(fates.values()) > fates[Fate.SKIPPED] else 1)
+
+
+def _require_known(what: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        print(f"hilum: unknown {what} {given!r}; use {', '.join(known)}", file=sys.stderr)
+        raise typer.Exit(2)
+
+
+class _Progress:
+    """A line that is written over on a terminal; elsewhere only what was not taken."""
+
+    def __init__(self) -> None:
+        from rich.console import Console  # noqa: PLC0415 - a fifth of a second
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - the same
+
+        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+        self._bar = Progress(*columns, console=self._console, disable=not self._console.is_terminal)
+        self._line = self._bar.add_task("", total=None)
+        self._counts: Counter[Fate] = Counter()
+
+    def __enter__(self) -> _Progress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def note(self, taken: TakenFile) -> None:
+        """One file."""
+        self._counts[taken.fate] += 1
+        if taken.detail:
+            self._console.print(f"{taken.fate:9} {taken.path}: {taken.detail}")
+        self._bar.update(self._line, description=", ".join(f"{count} {fate}" for fate, count in self._counts.items()))
+
+    def waiting(self, reason: str) -> None:
+        """Nothing goes on for the moment."""
+        self._console.print(f"waiting   {reason}")

@@ -1,0 +1,90 @@
+"""What a release is, whether it may be served, and the beginning of a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hilum.cli.frame import Config, explained, models_app, settings_of
+from hilum.settings import Settings
+
+if TYPE_CHECKING:
+    from hilum.models.facts import Line
+
+Weights = Annotated[Path | None, typer.Option(help="Folder of weights files that you bring.")]
+
+
+@models_app.command("check")
+def check_models(
+    releases: Annotated[list[str] | None, typer.Argument(help="Releases, name@version; none: models.releases and those of routes.")] = None,
+    config: Config = None,
+    weights: Weights = None,
+    run: Annotated[bool, typer.Option("--run", help="Let engines, or the Tritons of the settings, answer known images, too.")] = False,
+    tensorrt_rtx: Annotated[
+        bool, typer.Option("--tensorrt-rtx", help="Build engines of the tensorrt profile without a GPU, too: docs/profiles.md.")
+    ] = False,
+) -> None:
+    """Say what is wrong with releases before they are served, and what to do: manifest, weights, golden cases, built trees."""
+    settings = settings_of(config)
+    from hilum.models.facts import Verdict  # noqa: PLC0415 - imports onnx
+
+    problems = 0
+    with explained():
+        chosen = tuple(releases or settings.active_releases)
+        for line in _checked(settings, chosen, weights, is_run=run, is_built_by_tensorrt=tensorrt_rtx):
+            print(f"{line.verdict:7} {line.release_id} {line.text}")
+            problems += line.verdict is Verdict.PROBLEM
+    print(f"{problems} problem{'' if problems == 1 else 's'}")
+    raise typer.Exit(1 if problems else 0)
+
+
+def _checked(
+    settings: Settings, releases: tuple[str, ...], weights: Path | None, *, is_run: bool, is_built_by_tensorrt: bool
+) -> Iterator[Line]:
+    """Known images go to the engine in this process, or to the Tritons that the settings name."""
+    from hilum.models import tensorrt_rtx  # noqa: PLC0415 - as above
+    from hilum.models.checking import check  # noqa: PLC0415 - as above
+    from hilum.models.facts import Places  # noqa: PLC0415 - as above
+
+    places = Places(settings.manifests_dir, settings.built_dir, weights)
+    is_elsewhere = bool(settings.triton.addresses)
+    more = (tensorrt_rtx.facts,) if is_built_by_tensorrt else ()
+    yield from check(releases, places, is_run=is_run and not is_elsewhere, more=more)
+    if is_run and is_elsewhere:
+        from hilum.wiring.asking import ask  # noqa: PLC0415 - imports grpc
+
+        for release in releases:
+            yield from ask(settings, release)
+
+
+@models_app.command("show")
+def show_model(release: Annotated[str, typer.Argument(help="Release, name@version.")], config: Config = None) -> None:
+    """Show a release: labels and codes, input, how numbers come about, weights, built profiles."""
+    settings = settings_of(config)
+    from hilum.models.showing import show  # noqa: PLC0415 - reads the terminology
+
+    with explained():
+        for line in show(release, settings.manifests_dir, settings.built_dir):
+            print(line)
+
+
+@models_app.command("new")
+def new_model(
+    file: Annotated[Path, typer.Argument(help="An ONNX file.")],
+    config: Config = None,
+    name: Annotated[str | None, typer.Option(help="Of the release; else the file's.")] = None,
+    version: Annotated[str, typer.Option(help="Of the release.")] = "1",
+    labels: Annotated[str | None, typer.Option(help="A file with one label a line, or a known order: see docs/terminology.md.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of manifests; else that of models.manifests.")] = None,
+) -> None:
+    """Begin a release: a commented manifest from an ONNX file, its guesses with their reasons. What only you know is marked EDIT."""
+    settings = settings_of(config)
+    from hilum.models.drafting import draft  # noqa: PLC0415 - imports onnx
+
+    with explained():
+        drafted = draft(file, name, version, labels, out or settings.manifests_dir)
+    print(f"{drafted.manifest}: {drafted.edits} places say EDIT and wait for you")
+    print(f"then: hilum models check {drafted.release_id} && hilum models build {drafted.release_id}")

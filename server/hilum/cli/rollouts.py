@@ -1,0 +1,150 @@
+"""From one release to another while the server runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hilum.cli.frame import Config, migrated_settings, rollout_app
+from hilum.domain import Rollout, RolloutMode
+
+if TYPE_CHECKING:
+    from hilum.wiring.rollouts import RolloutVerbs
+
+Alias = Annotated[str, typer.Argument(help="Name of a release of the settings, without its version.")]
+Canary = Annotated[float | None, typer.Option("--canary", metavar="FRACTION", help="Report it for this share of new studies, as 0.1.")]
+_LINES_OF_HISTORY = 10
+
+
+@rollout_app.command("start")
+def start_rollout(
+    alias: Alias,
+    release: Annotated[str, typer.Argument(help="Release that shall follow, name@version.")],
+    config: Config = None,
+    shadow: Annotated[bool, typer.Option("--shadow", help="Read along and report nothing.")] = False,
+    canary: Canary = None,
+) -> None:
+    """Load a release beside the one that reads and prove it; then let it read along, read a share of new studies, or all of them."""
+    from hilum.store.rollouts import CannotRollOut, Order  # noqa: PLC0415 - imports the ledger
+
+    def start(verbs: RolloutVerbs, who: str) -> Rollout:
+        if shadow and canary is not None:
+            raise CannotRollOut("--shadow and --canary exclude each other")
+        mode = RolloutMode.SHADOW if shadow else RolloutMode.SWITCH if canary is None else RolloutMode.CANARY
+        return verbs.start(alias, release, Order(mode, canary), who)
+
+    _do(config, start)
+
+
+@rollout_app.command("promote")
+def promote_rollout(alias: Alias, config: Config = None, canary: Canary = None) -> None:
+    """One step further: from shadow to a canary, to a larger canary, or (without --canary) to all new studies."""
+    _do(config, lambda verbs, who: verbs.promote(alias, canary, who))
+
+
+@rollout_app.command("rollback")
+def roll_back_rollout(
+    alias: Alias,
+    config: Config = None,
+    pending: Annotated[bool, typer.Option("--pending", help="Also take back studies that the release left has not reported.")] = False,
+) -> None:
+    """One step back: a candidate gets no more studies; after a switch the previous release reads new studies again, at once."""
+    _do(config, lambda verbs, who: verbs.roll_back(alias, who, is_pending=pending))
+
+
+@rollout_app.command("stop")
+def stop_rollout(alias: Alias, config: Config = None) -> None:
+    """What reads now goes on alone; the others are unloaded when they have finished."""
+    _do(config, lambda verbs, who: verbs.stop(alias, who))
+
+
+@rollout_app.command("list")
+def list_rollouts(config: Config = None) -> None:
+    """List what reads for each alias, and what shall follow."""
+    from hilum.wiring.rollouts import in_words  # noqa: PLC0415 - imports the ledger
+
+    with _verbs(config) as verbs:
+        for item in verbs.list():
+            print(in_words(item))
+
+
+@rollout_app.command("show")
+def show_rollout(alias: Alias, config: Config = None) -> None:
+    """One alias with its history and, where a shadow has read along, how far both agree."""
+    from hilum.wiring.rollouts import in_words  # noqa: PLC0415 - imports the ledger
+
+    with _verbs(config) as verbs:
+        found = verbs.show(alias)
+    if found is None:
+        print(f"hilum: the settings name no release of {alias!r}; `hilum rollout list` shows what there is", file=sys.stderr)
+        raise typer.Exit(1)
+    print(in_words(found))
+    for event in reversed(found["events"][:_LINES_OF_HISTORY]):
+        print(f"  {_moment(event['changed_at'])}  {event['verb']:9} {event['state']:9} {event['changed_by']}: {_what(event)}")
+    if found["comparison"] is not None:
+        print(*_comparison(found["comparison"]), sep="\n")
+
+
+def _do(config: Path | None, verb: Callable[[RolloutVerbs, str], Rollout]) -> None:
+    """Print how the alias stands after it; exit status 1 if it cannot be done."""
+    from hilum.store.rollouts import CannotRollOut  # noqa: PLC0415 - imports the ledger
+    from hilum.wiring.rollouts import in_words  # noqa: PLC0415 - the same
+
+    with _verbs(config) as verbs:
+        try:
+            print(in_words(dataclasses.asdict(verb(verbs, who_asks()))))
+        except CannotRollOut as error:
+            print(f"hilum: {error}", file=sys.stderr)
+            raise typer.Exit(1) from error
+
+
+def who_asks() -> str:
+    """For the history of an alias. In a container a user may have a number and no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # OSError: from Python 3.13 on
+        return f"uid {os.getuid()}"
+
+
+@contextmanager
+def _verbs(config: Path | None) -> Iterator[RolloutVerbs]:
+    settings = migrated_settings(config)
+    from hilum.store.rollouts import Rollouts  # noqa: PLC0415 - imports the ledger
+    from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
+    from hilum.wiring.rollouts import RolloutVerbs  # noqa: PLC0415 - the same
+
+    verbs = RolloutVerbs(settings, Rollouts(settings.ledger_url), LedgerViews(settings.ledger_url))
+    try:
+        yield verbs
+    finally:
+        verbs.rollouts.close()
+        verbs.views.close()
+
+
+def _what(event: Mapping[str, Any]) -> str:
+    about = [event["candidate"] or event["serving"], event["detail"]]
+    return " ".join(part for part in about if part)
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00") + "Z"
+
+
+def _comparison(found: Mapping[str, Any]) -> Iterator[str]:
+    waiting = f", {found['waiting']} waiting" if found["waiting"] else ""
+    failed = f", {found['failed']} failed" if found["failed"] else ""
+    yield f"\n{found['shadow']} read along with {found['release']}: {found['compared']} studies compared{waiting}{failed}"
+    yield f"  {'finding':32} {'studies':>8} {'flips':>6} {'mean |difference|':>18} {'kappa':>6}"
+    for item in found["findings"]:
+        kappa = "" if item["kappa"] is None else f"{item['kappa']:.2f}"
+        flips = item["flips"] if item["decided"] else ""
+        yield f"  {item['finding']:32} {item['studies']:8} {flips:6} {item['mean_difference']:18.4f} {kappa:>6}"

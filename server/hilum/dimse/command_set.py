@@ -1,0 +1,66 @@
+"""Command sets (PS3.7 6.3.1, annex E): always implicit VR little endian, always group 0000."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+C_STORE_RQ, C_ECHO_RQ, C_CANCEL_RQ = 0x0001, 0x0030, 0x0FFF
+IS_RESPONSE = 0x8000
+HAS_DATA_SET, NO_DATA_SET = 0x0000, 0x0101
+
+# Element numbers (PS3.7 E.1).
+AFFECTED_SOP_CLASS_UID, COMMAND_FIELD, MESSAGE_ID, MESSAGE_ID_BEING_RESPONDED_TO = 0x0002, 0x0100, 0x0110, 0x0120
+PRIORITY, COMMAND_DATA_SET_TYPE, STATUS, ERROR_COMMENT, AFFECTED_SOP_INSTANCE_UID = 0x0700, 0x0800, 0x0900, 0x0902, 0x1000
+
+_ELEMENT = struct.Struct("<HHL")
+
+
+def encode(elements: Mapping[int, bytes]) -> bytes:
+    """Element number to value, with Command Group Length; what is empty is left out."""
+    body = b"".join(_ELEMENT.pack(0, number, len(value)) + value for number, value in sorted(elements.items()) if value)
+    return _ELEMENT.pack(0, 0, 4) + struct.pack("<L", len(body)) + body
+
+
+def decode(encoded: bytes) -> dict[int, bytes]:
+    """Element number to value. Raises ValueError."""
+    values: dict[int, bytes] = {}
+    position = 0
+    while position < len(encoded):
+        if position + _ELEMENT.size > len(encoded):
+            raise ValueError("a command set ends within an element")
+        group, number, length = _ELEMENT.unpack_from(encoded, position)
+        position += _ELEMENT.size + length
+        if group or position > len(encoded):
+            raise ValueError("not a command set")
+        values[number] = encoded[position - length : position]
+    return values
+
+
+def us(value: int) -> bytes:
+    """Value of a US element."""
+    return value.to_bytes(2, "little")
+
+
+def number(value: bytes | None) -> int | None:
+    """Of a US element; None: it is absent, or no US."""
+    return int.from_bytes(value, "little") if value is not None and len(value) == 2 else None
+
+
+def uid(value: str) -> bytes:
+    """Value of a UI element."""
+    return _padded(value.encode("latin-1"), b"\0")
+
+
+def comment(value: str) -> bytes:
+    """Value of an LO element."""
+    return _padded(value.encode("ascii", "replace"), b" ")
+
+
+def text(value: bytes | None) -> str:
+    """Of a UI element; empty: it is absent."""
+    return (value or b"").rstrip(b"\0 ").decode("latin-1")
+
+
+def _padded(value: bytes, padding: bytes) -> bytes:
+    return value + padding * (len(value) % 2)

@@ -1,0 +1,42 @@
+"""The PDUs of an established association (PS3.8 9.3.5 to 9.3.8)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+
+ASSOCIATE_RQ, ASSOCIATE_AC, ASSOCIATE_RJ, P_DATA_TF, RELEASE_RQ, RELEASE_RP, ABORT = range(1, 8)
+
+HEADER = struct.Struct(">BxL")  # type, length of what follows
+ITEM = struct.Struct(">LBB")  # of a Presentation Data Value: length from here on, context, message control header (annex E.2)
+ITEM_LENGTH_BYTES = 4
+IS_COMMAND, IS_LAST = 1, 2
+
+RELEASE = struct.pack(">BxLxxxx", RELEASE_RQ, 4)
+RELEASED = struct.pack(">BxLxxxx", RELEASE_RP, 4)
+
+_USER, _PROVIDER = 0, 2  # PS3.8 9.3.8
+
+
+def user_abort() -> bytes:
+    """A-ABORT by us who use the service."""
+    return struct.pack(">BxLxxBB", ABORT, 4, _USER, 0)
+
+
+def provider_abort(reason: int) -> bytes:
+    """A-ABORT by the provider, which has seen something that must not be (PS3.8 Table 9-26)."""
+    return struct.pack(">BxLxxBB", ABORT, 4, _PROVIDER, reason)
+
+
+def p_data(context_id: int, content: Iterable[bytes], *, is_command: bool) -> Iterator[bytes]:
+    """P-DATA-TF PDUs of one Presentation Data Value each, header and fragment in turn; the last fragment is marked (annex E.2)."""
+    fragments = iter(content)
+    fragment = next(fragments, b"")
+    while True:
+        following = next(fragments, None)
+        control = (IS_COMMAND if is_command else 0) | (IS_LAST if following is None else 0)
+        yield HEADER.pack(P_DATA_TF, ITEM.size + len(fragment)) + ITEM.pack(len(fragment) + 2, context_id, control)
+        yield fragment
+        if following is None:
+            return
+        fragment = following

@@ -1,0 +1,45 @@
+"""What `hilum models check` says of a release: facts, each with its verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from hilum.models.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where manifests, built trees and brought weights lie."""
+
+    manifests_dir: Path
+    built_dir: Path
+    weights_dir: Path | None = None
+
+
+class Verdict(StrEnum):
+    """What a fact means for the release."""
+
+    OK = "ok"
+    NOTE = "note"
+    PROBLEM = "PROBLEM"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One fact about a release."""
+
+    release_id: str
+    verdict: Verdict
+    text: str
+
+
+def refused(release_id: str, problem: str) -> Line:
+    """A problem that may begin with the release's name."""
+    return Line(release_id, Verdict.PROBLEM, problem.removeprefix(release_id).removeprefix(": ").strip())
+
+
+Fact = tuple[Verdict, str]
+Check = Callable[[Manifest, Places], Iterator[Fact]]

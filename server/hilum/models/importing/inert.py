@@ -1,0 +1,140 @@
+"""Reading a pickle without doing what it says: only tensors come to life, everything else is a shell that keeps what it is given.
+
+Standard library only: this is part of the locked process (`convert`).
+"""
+
+from __future__ import annotations
+
+import _compat_pickle
+import pickle
+import sys
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Final
+
+from hilum.models.importing.stored import ELEMENTS, Storage, StoredTensor
+
+# What checkpoints hold beside tensors and do no harm as shells; anything else of the standard library is no business of theirs.
+_HARMLESS: Final = {
+    "_codecs": {"encode"},
+    "argparse": {"Namespace"},
+    "builtins": {
+        "bool",
+        "bytearray",
+        "bytes",
+        "complex",
+        "dict",
+        "float",
+        "frozenset",
+        "int",
+        "list",
+        "object",
+        "range",
+        "set",
+        "slice",
+        "str",
+        "tuple",
+    },
+    "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
+    "copyreg": {"_reconstructor"},
+    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
+    "decimal": {"Decimal"},
+    "enum": {"Enum", "IntEnum"},
+    "functools": {"partial"},
+    "pathlib": {"Path", "PosixPath", "PurePath", "PurePosixPath", "PureWindowsPath", "WindowsPath"},
+    "types": {"SimpleNamespace"},
+    "uuid": {"UUID"},
+}
+
+
+class Suspicious(Exception):
+    """The pickle asks for something that no weights need. Nothing of it was run."""
+
+
+class Shell:
+    """Stands for an object of any class, made in any way: keeps attributes, swallows the rest, runs nothing."""
+
+    origin = "?"
+
+    def __new__(cls, *_: object, **__: object) -> Shell:
+        """Whatever the class would have taken."""
+        return object.__new__(cls)
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """As above."""
+
+    def __setstate__(self, state: object) -> None:
+        """Attributes, where the state is a table of them."""
+        if isinstance(state, dict):
+            self.__dict__.update({name: value for name, value in state.items() if isinstance(name, str)})
+
+    def __setitem__(self, key: object, value: object) -> None:
+        """An entry of a dictionary that is none here."""
+
+    def append(self, item: object) -> None:
+        """An item of a list that is none here."""
+
+    def extend(self, items: object) -> None:
+        """As `append`."""
+
+    def add(self, item: object) -> None:
+        """An item of a set that is none here."""
+
+
+class InertUnpickler(pickle.Unpickler):
+    """Knows tensors, ordered dictionaries and nothing else; never imports."""
+
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+        """Of the few known; a shell for a class of a library; Suspicious for the standard library's."""
+        module = _compat_pickle.IMPORT_MAPPING.get(module, module)  # what Python 2 called __builtin__, and so on
+        if known := _KNOWN.get((module, name)):
+            return known
+        if module in ("torch", "torch.cuda") and name in ELEMENTS:
+            return name
+        if _is_suspicious(module, name):
+            raise Suspicious(f"it asks for {module}.{name}")
+        return type("Shell", (Shell,), {"origin": f"{module}.{name}"})
+
+    def persistent_load(self, saved: Any) -> Any:  # noqa: ANN401 - as the file says
+        """References of torch: storages, and classes whose source text was saved along."""
+        if saved[0] == "storage":
+            _, kind, key, _, size, *view = saved
+            if kind not in ELEMENTS or view not in ([], [None]):
+                raise pickle.UnpicklingError(f"a storage of an unknown kind: {kind!r}")
+            return Storage(str(key), kind, int(size))
+        if saved[0] == "module":
+            return saved[1]
+        raise pickle.UnpicklingError(f"an unknown reference: {saved[0]!r}")
+
+
+def _is_suspicious(module: str, name: str) -> bool:
+    top = module.partition(".")[0]
+    return (top in sys.stdlib_module_names or top in sys.builtin_module_names) and name not in _HARMLESS.get(module, ())
+
+
+def _tensor(storage: Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: object) -> StoredTensor:
+    """torch._utils._rebuild_tensor and _v2; gradients and hooks are nothing to us."""
+    if not isinstance(storage, Storage):
+        raise pickle.UnpicklingError("a tensor without a storage")
+    return StoredTensor(storage, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
+
+
+def _parameter(data: object, *_: object) -> object:
+    """torch._utils._rebuild_parameter: a tensor that was trained."""
+    return data
+
+
+def _size(items: object = ()) -> tuple[int, ...]:
+    """torch.Size."""
+    return tuple(items)  # type: ignore[arg-type]  # from the file; what is no sequence of numbers fails here
+
+
+_KNOWN: Final[dict[tuple[str, str], Callable[..., Any]]] = {
+    ("builtins", "set"): set,
+    ("collections", "OrderedDict"): OrderedDict,
+    ("torch", "Size"): _size,
+    ("torch._utils", "_rebuild_tensor"): _tensor,
+    ("torch._utils", "_rebuild_tensor_v2"): _tensor,
+    ("torch._utils", "_rebuild_parameter"): _parameter,
+    ("torch._utils", "_rebuild_parameter_with_state"): _parameter,
+}

@@ -1,0 +1,59 @@
+"""Outputs of a network by the names that its authors gave them → lines of the manifest's `labels`."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from hilum.errors import ConfigurationError
+from hilum.models import label_names, terminology
+from hilum.models.toml_text import quoted
+
+_NO_NAME: Final = re.compile(r"^(label|class|output)?[ _]?\d+$", re.IGNORECASE)
+
+
+def names(asked: str | None, found: Sequence[str], count: int) -> Sequence[str]:
+    """The label of each output: of a known order, of a file with one a line, else those found beside the checkpoint.
+
+    Raises ConfigurationError where nobody says what the outputs are, or where there are more or fewer: their order is the meaning of
+    every number, and is never guessed.
+    """
+    told = {} if all(map(_NO_NAME.match, found)) else {"labels": json.dumps(list(found))}
+    named = label_names.named(asked, told, count)
+    if named is None:
+        known = ", ".join(terminology.load().label_sets)
+        advice = f"say with --labels in which order: {known}, or a file with one label a line (an empty line: an output without a name)"
+        raise ConfigurationError([f"the network has {count} outputs and nothing says what they are; {advice}"])
+    return named.names
+
+
+def lines(labels: Sequence[str], thresholds: Sequence[float] | None) -> Iterator[str]:
+    """One table a label. With thresholds: scores bent there, decided at 0.5; what has none is masked. Without: scored, never decided."""
+    for index, label in enumerate(labels):
+        meaning = _meaning(label, index)
+        if not meaning:
+            yield f"  {{ is_masked = true }}, # output {index}: its authors gave it no name"
+        elif thresholds is None:
+            yield f'  {{ {meaning}, operating_point = "none" }},{_comment(label, meaning)}'
+        elif math.isnan(thresholds[index]):
+            yield f"  {{ {meaning}, is_masked = true }}, # its authors have no operating point for it: 0.5 whatever the image"
+        else:
+            yield f"  {{ {meaning}, operating_point = 0.5, rescaled_at = {thresholds[index]:.9g} }},{_comment(label, meaning)}"
+
+
+def _meaning(label: str, index: int) -> str:
+    """The concept, where one is known by this label; a private code where none is."""
+    if not label:
+        return ""
+    if key := label_names.concept_of(label):
+        return f'concept = "{key}"'
+    return f'private = "{label_names.private_code(label, index)}", text = {quoted(label[:64])}'
+
+
+def _comment(label: str, meaning: str) -> str:
+    if meaning.startswith("private"):
+        return " # EDIT: no concept is known by this label; docs/terminology.md has them all"
+    return "" if label_names.concept_of(label) == label.lower() else f" # {ascii(label)[1:-1]}"

@@ -1,0 +1,74 @@
+"""A checkpoint becomes a release folder: `<name>@<version>/` with manifest.toml and weights.safetensors, whole or not at all."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from hilum.errors import ConfigurationError
+from hilum.models import export, identity, manifest, pickled, safetensors_file
+from hilum.models.importing import download, draft, locked_process, published
+from hilum.models.importing.kinds import KINDS, Asked
+from hilum.models.manifest_words import nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The folder, and the lines of its manifest that a person has to look at."""
+
+    folder: Path
+    to_edit: tuple[str, ...]
+
+
+def import_release(kind: str, asked: Asked, name: str, version: str, out: Path) -> Imported:
+    """Make `out/<name>@<version>/`. Raises ConfigurationError, and leaves nothing."""
+    if kind not in KINDS:
+        raise ConfigurationError([f"unknown kind {kind!r}{nearest(kind, KINDS)}"])
+    target = out / f"{name}@{version}"
+    if target.exists():
+        raise ConfigurationError([f"{target} is there already: take another version, or remove it"])
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out, prefix=".importing-") as scratch:
+        folder = Path(scratch, target.name)
+        folder.mkdir()
+        drafted = KINDS[kind](asked, read_tensors(asked.source, Path(scratch)))
+        written = _write(drafted, name, version, folder)
+        folder.replace(target)
+    return Imported(target, tuple(line for line in written.splitlines() if "EDIT" in line and not line.startswith("# Written by")))
+
+
+def checkpoint(source: str, sha256: str | None, scratch: Path, *, is_fetched: bool) -> Path:
+    """The file of this name, or torchxrayvision's release of this name, fetched into `scratch`. Raises ConfigurationError."""
+    if is_fetched != (sha256 is not None):
+        raise ConfigurationError(["--download and --sha256 go together: what nobody vouches for is not fetched"])
+    if sha256 is None:
+        return Path(source)
+    release = published.named(source, Path(source))
+    destination = scratch / release.file
+    download.fetch(release.address, sha256, destination)
+    return destination
+
+
+def read_tensors(source: Path, scratch: Path) -> dict[str, Tensor]:
+    """By their authors' names. A pickle is read in a process of its own. Raises ConfigurationError."""
+    if not source.is_file():
+        raise ConfigurationError([f"{source}: no such file"])
+    if not pickled.is_pickle(source):
+        return safetensors_file.read(source)
+    converted = scratch / "converted.safetensors"
+    locked_process.to_safetensors(source, converted)
+    return safetensors_file.read(converted)
+
+
+def _write(drafted: draft.Draft, name: str, version: str, folder: Path) -> str:
+    """The files, proved to be a release that can be built: the manifest is valid, the network takes the weights."""
+    weights = folder / draft.WEIGHTS
+    safetensors_file.write(weights, drafted.tensors)
+    text = draft.text(drafted, name, version, identity.file_sha256(weights))
+    path = folder / manifest.FILE_NAME
+    path.write_text(text, encoding="utf-8")
+    export.network(manifest.read(path), weights)
+    return text

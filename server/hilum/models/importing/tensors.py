@@ -1,0 +1,99 @@
+"""Which tensors a checkpoint holds, by name, and their bytes in row order.
+
+Standard library only: this is part of the locked process (`convert`).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from hilum.models.importing.inert import Shell
+from hilum.models.importing.stored import ELEMENTS, StoredTensor
+
+# Where training scripts keep the state dictionary beside epochs and optimisers, the likeliest first.
+_NESTS: Final = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights")
+_MOST: Final = 20_000
+_FORMATS: Final[Mapping[int, Literal["B", "H", "I", "Q"]]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
+Named = dict[str, StoredTensor]
+
+
+class NoTensors(Exception):
+    """The object that was saved is neither a state dictionary nor a module."""
+
+
+def find(content: Any) -> Named:  # noqa: ANN401 - whatever was saved
+    """By name. Raises NoTensors."""
+    if isinstance(content, Shell):
+        return _checked(dict(_of_module(content, "", ())))
+    if not isinstance(content, Mapping):
+        raise NoTensors(f"it holds a {type(content).__name__}, no state dictionary")
+    for nest in _NESTS:
+        if isinstance(content.get(nest), Mapping | Shell):
+            return find(content[nest])
+    if others := [name for name, value in content.items() if not isinstance(value, StoredTensor)]:
+        raise NoTensors(f"it holds no state dictionary: {', '.join(map(ascii, others[:4]))}, ... are no tensors")
+    return _checked({str(name): tensor for name, tensor in content.items()})
+
+
+def _checked(tensors: Named) -> Named:
+    if not 0 < len(tensors) <= _MOST:
+        raise NoTensors(f"it holds {len(tensors)} tensors")
+    return tensors
+
+
+def _of_module(module: Shell, prefix: str, above: tuple[Shell, ...]) -> Iterator[tuple[str, StoredTensor]]:
+    """As `Module.state_dict` lists them."""
+    if module in above:
+        raise NoTensors("a module that holds itself")
+    passing = getattr(module, "_non_persistent_buffers_set", None)
+    skipped = passing if isinstance(passing, set) else ()
+    for name, value in itertools.chain(_table(module, "_parameters"), _table(module, "_buffers")):
+        if isinstance(value, StoredTensor) and name not in skipped:
+            yield f"{prefix}{name}", value
+        elif isinstance(value, Shell):
+            raise NoTensors(f"{prefix}{name} is a {module.origin}, no plain tensor")
+    for name, value in _table(module, "_modules"):
+        if isinstance(value, Shell):
+            yield from _of_module(value, f"{prefix}{name}.", (*above, module))
+
+
+def _table(module: Shell, name: str) -> list[tuple[str, Any]]:
+    table = module.__dict__.get(name)
+    return [(str(key), value) for key, value in table.items()] if isinstance(table, Mapping) else []
+
+
+def size(tensor: StoredTensor) -> int:
+    """In bytes."""
+    return math.prod(tensor.shape) * ELEMENTS[tensor.storage.kind][1]
+
+
+def row_bytes(tensor: StoredTensor, data: bytes) -> Iterator[bytes]:
+    """The tensor's numbers, last axis fastest. Raises NoTensors when it reaches out of its storage."""
+    width, count = ELEMENTS[tensor.storage.kind][1], math.prod(tensor.shape)
+    if not count:
+        return
+    axes = [(length, stride) for length, stride in zip(tensor.shape, tensor.strides, strict=True) if length != 1]
+    last = tensor.offset + sum((length - 1) * stride for length, stride in axes)
+    if tensor.offset < 0 or any(stride < 1 for _, stride in axes) or last >= tensor.storage.size:
+        raise NoTensors("a tensor is larger than its storage")
+    elements = memoryview(data)[: tensor.storage.size * width].cast(_FORMATS[width])
+    if _is_contiguous(axes):
+        yield elements[tensor.offset : tensor.offset + count].tobytes()
+        return
+    *outer, (length, stride) = axes
+    for places in itertools.product(*(range(0, rows * step, step) for rows, step in outer)):
+        start = tensor.offset + sum(places)
+        yield elements[start : start + (length - 1) * stride + 1 : stride].tobytes()
+
+
+def _is_contiguous(axes: Sequence[tuple[int, int]]) -> bool:
+    """Whether rows follow one another without gaps."""
+    expected = 1
+    for length, stride in reversed(axes):
+        if stride != expected:
+            return False
+        expected *= length
+    return True

@@ -1,0 +1,95 @@
+"""What the outputs of a brought network mean: names from a file, a known order, or the network itself, and the concepts they stand for."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hilum.errors import ConfigurationError
+from hilum.models import terminology
+from hilum.models.manifest_words import nearest
+
+_SHORT: Final = {"txrv18": "torchxrayvision18"}
+_IN_METADATA: Final = ("labels", "classes", "class_names", "names", "id2label", "pathologies")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Names of the outputs in their order (empty: that output has none), and where they are from."""
+
+    names: tuple[str, ...]
+    origin: str
+
+
+def named(asked: str | None, metadata: Mapping[str, str], outputs: int) -> Named | None:
+    """From what was asked for, else what the network says; None where nobody says it. Raises ConfigurationError."""
+    found = _asked(asked) if asked else _in_metadata(metadata, outputs)
+    if found is not None and len(found.names) != outputs:
+        counts = f"{len(found.names)} labels, the network {outputs} outputs"
+        raise ConfigurationError([f"{found.origin} has {counts}: one a line, in the order of the outputs"])
+    return found
+
+
+def concept_of(name: str) -> str | None:
+    """Key of the concept that a name stands for, however it is written: "Pleural Thickening", "pleural_thickening"."""
+    table = terminology.load()
+    spellings = {_plain(concept.text): key for key, concept in table.concepts.items()}
+    spellings |= {_plain(label): key for known in table.label_sets.values() for label, key in known.labels}
+    return ({_plain(key): key for key in table.concepts} | spellings).get(_plain(name))
+
+
+def private_code(name: str, index: int) -> str:
+    """A code value of at most 16 characters: capital letters, digits and _."""
+    code = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")[:16].strip("_")
+    return code if re.match(r"[A-Z]", code) else f"OUTPUT_{index}"
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def _asked(asked: str) -> Named:
+    sets = terminology.load().label_sets
+    wanted = _SHORT.get(_plain(asked), _plain(asked))
+    known = next((name for name in sets if _plain(name) == wanted), None)
+    if known:
+        return Named(tuple(label for label, _ in sets[known].labels), f"label order {known} ({sets[known].cites})")
+    path = Path(asked)
+    if not path.is_file():
+        raise ConfigurationError([f"--labels {asked}: neither a file nor a known order{nearest(asked, sets)}"])
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError([f"--labels {asked}: not readable as text: {error}"]) from error
+    return Named(tuple(map(printable, text.splitlines())), path.name)
+
+
+def _in_metadata(metadata: Mapping[str, str], outputs: int) -> Named | None:
+    for key in _IN_METADATA:
+        names = _parsed(metadata.get(key, ""))
+        if len(names) == outputs:
+            return Named(tuple(names), f"the network's own metadata, {key}")
+    return None
+
+
+def _parsed(text: str) -> Sequence[str]:
+    """Exporters write JSON, a Python literal, or names with commas between; a table by number, or a list."""
+    value: object = text.split(",") if text else []
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            value = parse(text)
+            break
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # all that a stranger's text makes of the two
+            continue
+    items = list(value.values()) if isinstance(value, dict) else value
+    return [printable(str(item)) for item in items] if isinstance(items, list | tuple) else []
+
+
+def printable(text: str) -> str:
+    """On one line, without control characters: what is written into a manifest must not end its line."""
+    return "".join(each if each.isprintable() else " " for each in text).strip()

@@ -1,0 +1,104 @@
+"""The checks of one release whose manifest can be read: weights, golden cases, built trees, and what their engine answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from hilum.errors import ConfigurationError
+from hilum.models import artefact, build, canary, embedded_model, golden
+from hilum.models.facts import Fact, Places, Verdict
+from hilum.models.manifest import Manifest
+
+
+def weights_facts(read: Manifest, places: Places) -> Iterator[Fact]:
+    """The file is that of the manifest, fits it, holds no NaN and is no pickle; for each member of an ensemble."""
+    from hilum.models import ensemble  # noqa: PLC0415 - onnx, which a list of releases does not need
+
+    for member in list(ensemble.members(read)) if read.weights.members else [read]:
+        yield _one_network(member, places)
+
+
+def _one_network(read: Manifest, places: Places) -> Fact:
+    if read.weights.file is None:
+        return Verdict.NOTE, f"weights: UNTRAINED, made from seed {read.weights.seed}: nothing is decided on them"
+    try:
+        path = artefact.find_weights(read, places.weights_dir)
+    except ConfigurationError:
+        if _is_missing(read, places) and any(build.is_built(read.release, places.built_dir, profile) for profile in build.PROFILES):
+            return Verdict.NOTE, f"weights: {read.weights.file} is not here; what is built was made from it"
+        raise
+    _require_fit(read, path)
+    return Verdict.OK, f"weights: {path.name} is the file of the manifest, fits it, and holds no NaN"
+
+
+def _is_missing(read: Manifest, places: Places) -> bool:
+    folders = [folder for folder in (places.weights_dir, read.path.parent) if folder is not None]
+    return not any((folder / str(read.weights.file)).is_file() for folder in folders)
+
+
+def _require_fit(read: Manifest, path: Path) -> None:
+    if read.release.architecture == "onnx":
+        from hilum.models import brought_onnx  # noqa: PLC0415 - build tools
+
+        brought_onnx.require_fit(read, path)
+    else:
+        from hilum.models import export  # noqa: PLC0415 - torch
+
+        damaged = [name for name, tensor in export.network(read, path).state_dict().items() if bool(tensor.isnan().any())]
+        if damaged:
+            raise ConfigurationError([f"weights: {name} of {path.name} holds NaN: the weights are damaged" for name in damaged[:8]])
+
+
+def golden_facts(read: Manifest, places: Places) -> Iterator[Fact]:
+    """Their files are there and can be prepared."""
+    known = golden.cases(read, places.weights_dir)
+    if known:
+        yield Verdict.OK, f"golden cases: {len(known)}, all files are there and can be prepared"
+    elif read.release.is_trained:
+        yield Verdict.NOTE, "golden cases: none; a build is then compared with itself only, not with its authors' numbers"
+
+
+def tree_facts(read: Manifest, places: Places) -> Iterator[Fact]:
+    """What is built, for which profile, and whether it is still what was built."""
+    for profile in build.PROFILES:
+        tree = build.tree_of(read.release, places.built_dir, profile)
+        if build.is_built(read.release, places.built_dir, profile):
+            yield from _tree(read, tree, profile)
+        elif tree.exists():
+            advice = f"`hilum models build {read.release.id} --profile {profile}`"
+            yield Verdict.NOTE, f"{profile}: stale, built from another manifest or by another Hilum; {advice}"
+
+
+def _tree(read: Manifest, tree: Path, profile: str) -> Iterator[Fact]:
+    from hilum.models import built_tree, tensorrt  # noqa: PLC0415 - Triton's schema brings grpc
+
+    problems = list(built_tree.problems(read, tree, profile))
+    yield from ((Verdict.PROBLEM, f"{profile}: {problem}") for problem in problems)
+    if profile == "tensorrt" and not tensorrt.has_plan(tree):
+        yield Verdict.NOTE, f"{profile}: laid ready in {tree}, without a plan: deploy/tensorrt/build_plans.py builds it where it is served"
+    elif not problems:
+        yield Verdict.OK, f"{profile}: built in {tree}"
+
+
+def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
+    """The built tree's engine, in this process."""
+    release, engine = read.release, read.engine
+    known = canary.read_canary(release, places.built_dir)
+    tree = build.tree_of(release, places.built_dir)
+    if not build.is_built(release, places.built_dir):
+        raise ConfigurationError([f"--run needs the embedded profile: `hilum models build {release.id}`"])
+    try:
+        run = embedded_model.open_engine(tree / "1/model.onnx", engine.name, engine.precision, engine.optimisation)
+    except (RuntimeError, ImportError) as error:
+        raise ConfigurationError([f"engine {engine.name}: {error}"]) from error
+    worst = float(np.abs(run(known.image)["logits"] - known.logits).max())
+    verdict = Verdict.OK if worst <= known.tolerance else Verdict.PROBLEM
+    yield verdict, f"{engine.name} {engine.precision}: the canary's logits are {worst:.2g} off, {known.tolerance:g} is allowed"
+    cases = golden.cases(read, places.weights_dir)
+    answers = golden.prove(read, cases, run, engine.name)
+    for case, logits in zip(cases, answers, strict=True):
+        off, allowed = golden.worst(read, case, logits), case.table.tolerance
+        yield Verdict.OK, f"{engine.name} {engine.precision}: golden case {case.table.file} is {off:.2g} off, {allowed:g} is allowed"

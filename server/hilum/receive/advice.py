@@ -1,0 +1,59 @@
+"""What a sender should change about Presentation Contexts that were not accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydicom import uid
+
+from hilum.domain import TRANSFER_SYNTAXES
+from hilum.receive.header import is_uid
+from hilum.receive.terms import STORAGE_SOP_CLASSES, Terms
+
+_NAMED = 3  # refused SOP Classes that are named; a router may propose a hundred
+
+
+@dataclass(frozen=True, slots=True)
+class NotAccepted:
+    """A proposed Presentation Context that was answered 3 (abstract syntax) or 4 (transfer syntaxes), PS3.8 Table 9-18."""
+
+    abstract_syntax: str
+    is_known: bool
+
+
+def advise(refused: Sequence[NotAccepted], terms: Terms) -> str | None:
+    """Sentences, or None where there is nothing to say."""
+    unknown = [item.abstract_syntax for item in refused if not item.is_known]
+    encoded = [item.abstract_syntax for item in refused if item.is_known]
+    sentences = []
+    if unknown:
+        sentences.append(f"SOP Classes not accepted: {_list(unknown)}. {_what_to_send(unknown, terms)}.")
+    if encoded:
+        sentences.append(f"No Transfer Syntax accepted for: {_list(encoded)}. {_how_to_send(encoded[0], terms)}.")
+    return " ".join(sentences) or None
+
+
+def _what_to_send(unknown: Sequence[str], terms: Terms) -> str:
+    if set(terms.sop_classes) == set(STORAGE_SOP_CLASSES):
+        return "Send CR, DX and Secondary Capture images only"
+    way_out = "" if set(STORAGE_SOP_CLASSES).isdisjoint(unknown) else f", or add to {terms.key('sop_classes')}"
+    return f"Send {_list(terms.sop_classes)} only{way_out}"
+
+
+def _how_to_send(sop_class: str, terms: Terms) -> str:
+    """What is no image has Transfer Syntaxes that no setting changes."""
+    is_chosen = sop_class in STORAGE_SOP_CLASSES and set(terms.transfer_syntaxes) != set(TRANSFER_SYNTAXES.values())
+    way_out = f", or add to {terms.key('transfer_syntaxes')}" if is_chosen else ""
+    return f"Propose {_name(terms.accepted[sop_class][0])}{way_out}"
+
+
+def _list(sop_classes: Sequence[str]) -> str:
+    distinct = list(dict.fromkeys(map(_name, sop_classes)))
+    more = len(distinct) - _NAMED
+    return ", ".join(distinct[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _name(registered: str) -> str:
+    """Of a SOP Class or Transfer Syntax in the standard, else its UID."""
+    return uid.UID(registered).name if is_uid(registered) else "an invalid UID"

@@ -1,0 +1,85 @@
+"""How many associations each listener process of this host has open: one limit for all of them, in memory that they share."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import mmap
+import os
+import struct
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+
+class Elsewhere:
+    """Open associations of the other processes, `counts`: by Calling AE Title, all others of a process under the empty one."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        self._counts = counts
+
+    def total(self) -> int:
+        """Of all senders."""
+        return sum(self._counts.values())
+
+    def of(self, calling_ae_title: str) -> int:
+        """Of one that has a limit of its own."""
+        return self._counts.get(calling_ae_title, 0)
+
+
+class Census:
+    """The supervisor makes it and hands its descriptor on. A process that dies takes its lock along; its counts are cleared for it.
+
+    `senders`: Calling AE Titles that are counted apart; the same in every process.
+    """
+
+    def __init__(self, processes: int, senders: Sequence[str] = (), descriptor: int | None = None) -> None:
+        self._processes, self._titles = processes, ("", *senders)
+        self._row = struct.Struct(f"<{len(self._titles)}L")
+        self.descriptor = os.memfd_create("hilum-associations") if descriptor is None else descriptor
+        if descriptor is None:
+            os.ftruncate(self.descriptor, processes * self._row.size)
+        self._memory = mmap.mmap(self.descriptor, processes * self._row.size)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Nobody else counts meanwhile (a lock of the process, so one thread of it at a time)."""
+        fcntl.lockf(self.descriptor, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
+
+    def elsewhere(self, index: int) -> Elsewhere:
+        """Of all processes but this one."""
+        rows = [self._row.unpack_from(self._memory, other * self._row.size) for other in range(self._processes) if other != index]
+        return Elsewhere({title: sum(row[place] for row in rows) for place, title in enumerate(self._titles)})
+
+    def write(self, index: int, calling_ae_titles: Sequence[str]) -> None:
+        """The Calling AE Title of each open association of this process."""
+        counts = Counter(title if title in self._titles else "" for title in calling_ae_titles)
+        self._row.pack_into(self._memory, index * self._row.size, *(counts[title] for title in self._titles))
+
+    def clear(self, index: int) -> None:
+        """This process has ended."""
+        self.write(index, ())
+
+
+class Seat:
+    """One process's place in the census; alone, there is nothing to share."""
+
+    def __init__(self, census: Census | None = None, index: int = 0) -> None:
+        self._census, self._index = census, index
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[Elsewhere]:
+        """Open associations elsewhere, which do not change meanwhile."""
+        if self._census is None:
+            yield Elsewhere({})
+            return
+        with self._census.held():
+            yield self._census.elsewhere(self._index)
+
+    def write(self, calling_ae_titles: Sequence[str]) -> None:
+        """Ours."""
+        if self._census is not None:
+            self._census.write(self._index, calling_ae_titles)

@@ -1,0 +1,86 @@
+"""Who reports a storage commitment: the dispatcher, to an address of the settings; without one this process, over the association."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Protocol
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from hilum import telemetry
+from hilum.domain import Advance, CommitmentJob, CommitmentRequest, CommitmentVerdict
+from hilum.errors import Refused, Retry
+from hilum.receive.commitment_report import dead, no_address
+from hilum.receive.commitment_request import RESOURCE_LIMITATION, CommitmentRefused
+from hilum.receive.custody import Custody
+from hilum.receive.threads import start_thread
+from hilum.settings import Settings
+from hilum.store.commitments import Holder
+from hilum.store.ledger import Ledger
+
+_log = telemetry.logger("receive")
+
+_MAXIMUM_REPORTING = 64  # threads that wait for objects or for an answer
+_GRACE_SECONDS = 3600.0  # of a lease beyond all waiting: who goes on storing is not quiet. A process that dies gives its leases up
+
+
+class Asker(Protocol):
+    """The association of a request."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a report may still go over it."""
+
+    def report(self, transaction_uid: str, verdict: CommitmentVerdict) -> Advance:
+        """Return when the asker has answered. Raises Retry or Refused."""
+
+
+class Desk:
+    """One for a listener. `owner`: the name under which it leases what it reports itself."""
+
+    def __init__(self, settings: Settings, ledger: Ledger, custody: Custody, owner: str) -> None:
+        self._addresses = {title.strip() for title in settings.commitment}
+        self._ledger, self._custody = ledger, custody
+        self._holder = Holder(owner, custody.wait_seconds + settings.receive.dimse_timeout_seconds + _GRACE_SECONDS)
+        self._places = threading.BoundedSemaphore(_MAXIMUM_REPORTING)
+
+    def take(self, request: CommitmentRequest, asker: Asker) -> None:
+        """Return when the report is owed for good. Raises CommitmentRefused, SQLAlchemyError."""
+        if request.calling_ae_title in self._addresses:
+            self._ledger.request_commitment(request)
+            return
+        if not self._places.acquire(blocking=False):
+            raise CommitmentRefused(RESOURCE_LIMITATION, "Too many requests wait for their reports; ask again later")
+        try:
+            job = self._ledger.request_commitment(request, self._holder)
+            assert job is not None, "who holds the request gets its job"
+            start_thread("commitment", self._report, job, asker)
+        except (SQLAlchemyError, RuntimeError):  # the other is threading's, which has no thread left
+            self._places.release()
+            raise
+
+    def _report(self, job: CommitmentJob, asker: Asker) -> None:
+        try:
+            self._ledger.advance("commit", [(job.lease, self._decide(job, asker))])
+        except SQLAlchemyError as error:
+            _log.error("commitment_not_written", problem=type(error).__name__, advice="reported again when the lease has lapsed")
+        finally:
+            self._places.release()
+
+    def _decide(self, job: CommitmentJob, asker: Asker) -> Advance:
+        try:
+            return asker.report(job.request.transaction_uid, self._verdict(job, asker))
+        except Refused as error:
+            return dead(error)
+        except Retry as error:
+            return dead(no_address(job, f"{error.detail}; "))
+
+    def _verdict(self, job: CommitmentJob, asker: Asker) -> CommitmentVerdict:
+        while True:
+            try:
+                return self._custody.verdict(job)
+            except Retry as later:
+                if not asker.is_open:
+                    raise
+                time.sleep(later.after_seconds or 1.0)

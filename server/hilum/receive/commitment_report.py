@@ -1,0 +1,83 @@
+"""The report of a storage commitment (PS3.4 J.3.3), and what an answer to it means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydicom.dataset import Dataset
+from pydicom.sequence import Sequence
+from pynetdicom.dimse_primitives import N_EVENT_REPORT
+
+from hilum import telemetry
+from hilum.domain import Advance, CommitmentJob, CommitmentState, CommitmentVerdict, SopReference
+from hilum.errors import Refused, Retry
+from hilum.receive.commitment_request import WELL_KNOWN_INSTANCE
+from hilum.receive.terms import STORAGE_COMMITMENT
+from hilum.store.commitments import reported
+
+_SUCCESSFUL, _FAILURES_EXIST = 1, 2  # event types, PS3.4 Table J.3-3
+# PS3.7 10.1.1.1.8: of all failures these may pass by themselves.
+_PASSING: Mapping[int, str] = {0x0110: "processing failure", 0x0213: "resource limitation"}
+
+
+def event_type_of(verdict: CommitmentVerdict) -> int:
+    """Event Type ID."""
+    return _FAILURES_EXIST if verdict.failed else _SUCCESSFUL
+
+
+def information_of(transaction_uid: str, verdict: CommitmentVerdict) -> Dataset:
+    """Event Information (PS3.4 Table J.3-2)."""
+    information = Dataset()
+    information.TransactionUID = transaction_uid
+    if verdict.committed:
+        information.ReferencedSOPSequence = Sequence([_item(reference) for reference in verdict.committed])
+    if verdict.failed:
+        information.FailedSOPSequence = Sequence([_item(reference, reason) for reference, reason in verdict.failed])
+    return information
+
+
+def _item(reference: SopReference, reason: int | None = None) -> Dataset:
+    item = Dataset()
+    item.ReferencedSOPClassUID, item.ReferencedSOPInstanceUID = reference.sop_class_uid, reference.sop_instance_uid
+    if reason is not None:
+        item.FailureReason = reason
+    return item
+
+
+def command_of(event_type: int, message_id: int) -> N_EVENT_REPORT:
+    """N-EVENT-REPORT-RQ without its data set."""
+    command = N_EVENT_REPORT()
+    command.MessageID = message_id
+    command.AffectedSOPClassUID, command.AffectedSOPInstanceUID = STORAGE_COMMITMENT, WELL_KNOWN_INSTANCE
+    command.EventTypeID = event_type
+    return command
+
+
+def answered(status: int | None, verdict: CommitmentVerdict) -> Advance:
+    """What follows from the status of the answer; None: there was none. Raises Retry or Refused."""
+    if status is None:
+        raise Retry("sent, and no answer came: the same report goes again")
+    if status in _PASSING:
+        raise Retry(f"answered 0x{status:04X}, {_PASSING[status]}")
+    if status != 0:
+        raise Refused("report_refused", f"answered 0x{status:04X}: the asker does not take its report; see its log, then requeue")
+    _count(verdict)
+    return Advance(CommitmentState.REPORTED, reported(verdict))
+
+
+def no_address(job: CommitmentJob, before: str = "") -> Refused:
+    """Nobody knows where the report should go."""
+    title = job.request.calling_ae_title
+    advice = f"no address for the AE Title {title}: give host and port in [commitment.{title}], then requeue"
+    return Refused("no_address", f"{before}{advice}")
+
+
+def dead(refused: Refused) -> Advance:
+    """A report that a person has to look at."""
+    return Advance(CommitmentState.DEAD, {"reason": refused.reason, "detail": refused.detail})
+
+
+def _count(verdict: CommitmentVerdict) -> None:
+    telemetry.COMMITMENT_INSTANCES.labels("committed").inc(len(verdict.committed))
+    for _, reason in verdict.failed:
+        telemetry.COMMITMENT_INSTANCES.labels(f"0x{reason:04X}").inc()

@@ -1,0 +1,84 @@
+"""What an N-ACTION-RQ of the Storage Commitment Push Model asks for, and why it may be refused (PS3.4 J.3.2, PS3.7 10.1.4)."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+from io import BytesIO
+
+from pydicom.dataset import Dataset
+from pydicom.uid import UID
+from pynetdicom.dsutils import decode
+
+from hilum.domain import SopReference
+from hilum.receive.header import is_uid
+from hilum.receive.refusals import COMMENT_LENGTH, Answer
+from hilum.receive.terms import STORAGE_COMMITMENT
+
+WELL_KNOWN_INSTANCE = "1.2.840.10008.1.20.1.1"  # PS3.4 J.3.5
+REQUEST_STORAGE_COMMITMENT = 1  # the one action type, PS3.4 Table J.3-1
+MAXIMUM_BYTES = 16 << 20  # some hundred thousand references
+
+# Statuses, PS3.7 10.1.4.1.10.
+NO_SUCH_INSTANCE, INVALID_ARGUMENT, NO_SUCH_CLASS = 0x0112, 0x0115, 0x0118
+NO_SUCH_ACTION, RESOURCE_LIMITATION = 0x0123, 0x0213
+
+# What a data set that is none may raise in pydicom's decoder.
+_NOT_A_DATA_SET = (
+    ValueError,
+    TypeError,
+    AttributeError,
+    LookupError,
+    EOFError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+)
+
+
+class CommitmentRefused(Exception):
+    """A request that is not taken: the status that says so, and what the sender should change."""
+
+    def __init__(self, status: int, comment: str) -> None:
+        super().__init__(comment)
+        self.answer = Answer(status, comment[:COMMENT_LENGTH])
+
+
+def require_command(sop_class_uid: str, sop_instance_uid: str, action_type: int | None) -> None:
+    """Raises CommitmentRefused for a command that does not ask for storage commitment; what is missing is empty or None."""
+    if sop_class_uid != STORAGE_COMMITMENT:
+        raise CommitmentRefused(NO_SUCH_CLASS, "Requested SOP Class UID is not Storage Commitment Push Model")
+    if sop_instance_uid != WELL_KNOWN_INSTANCE:
+        raise CommitmentRefused(NO_SUCH_INSTANCE, f"Requested SOP Instance UID must be {WELL_KNOWN_INSTANCE}")
+    if action_type != REQUEST_STORAGE_COMMITMENT:
+        raise CommitmentRefused(NO_SUCH_ACTION, "Action Type ID must be 1, Request Storage Commitment")
+
+
+def read_information(encoded: BytesIO | None, transfer_syntax_uid: str) -> tuple[str, tuple[SopReference, ...]]:
+    """Transaction UID and what is referenced, each once, of an Action Information. Raises CommitmentRefused."""
+    if encoded is None or not (size := encoded.getbuffer().nbytes):
+        raise CommitmentRefused(INVALID_ARGUMENT, "Action Information is missing")
+    if size > MAXIMUM_BYTES:
+        raise CommitmentRefused(RESOURCE_LIMITATION, f"More than {MAXIMUM_BYTES >> 20} MiB: ask in several requests")
+    syntax = UID(transfer_syntax_uid)
+    try:
+        information = decode(encoded, syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated)
+        transaction_uid, references = str(information.get("TransactionUID") or ""), tuple(_references(information))
+    except _NOT_A_DATA_SET:
+        raise CommitmentRefused(INVALID_ARGUMENT, "Action Information cannot be read") from None
+    if not is_uid(transaction_uid):
+        raise CommitmentRefused(INVALID_ARGUMENT, "Transaction UID (0008,1195) is missing or not a UID")
+    if not references:
+        raise CommitmentRefused(INVALID_ARGUMENT, "Referenced SOP Sequence (0008,1199) is missing or empty")
+    if not all(is_uid(item.sop_class_uid) and is_uid(item.sop_instance_uid) for item in references):
+        raise CommitmentRefused(INVALID_ARGUMENT, "Referenced SOP Sequence (0008,1199): an item lacks a UID")
+    return transaction_uid, tuple(dict.fromkeys(references))
+
+
+def _references(information: Dataset) -> Iterator[SopReference]:
+    for item in information.get("ReferencedSOPSequence") or ():
+        yield SopReference(str(item.get("ReferencedSOPClassUID") or ""), str(item.get("ReferencedSOPInstanceUID") or ""))

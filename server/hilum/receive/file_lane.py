@@ -1,0 +1,38 @@
+"""How much files hurry that somebody takes: the name of his folder in the archive says it.
+
+So whoever finds what a killed one left there, another that takes files or the scan at start, has it read in the same lane.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from hilum.domain import Lane
+from hilum.store.arrival import Arrival
+
+_LANES: Final = {f".{lane.name.lower()}": lane for lane in Lane}
+_TAKER: Final = re.compile(r".+-ingest-\d+(\.[a-z]+)?")
+
+
+def folder_in_lane(process: str, lane: Lane | None) -> str:
+    """Name of the folder of a process that takes files; None: they hurry as their route says."""
+    return process if lane is None else f"{process}.{lane.name.lower()}"
+
+
+def takers(processes: Iterable[str]) -> list[str]:
+    """Those of processes that take files, on whichever host."""
+    return [name for name in processes if _TAKER.fullmatch(name)]
+
+
+def in_lane_of(files: Iterable[Path], arrivals: Iterable[Arrival]) -> list[Arrival]:
+    """The arrivals, each in the lane of the folder in which its file waits for its row; the others as they are."""
+    return [_in_lane(file.parent, arrival) for file, arrival in zip(files, arrivals, strict=True)]
+
+
+def _in_lane(folder: Path, arrival: Arrival) -> Arrival:
+    lane = _LANES.get(folder.suffix)
+    return arrival if lane is None else replace(arrival, lane=lane)

@@ -1,0 +1,161 @@
+"""Files of a folder, taken as if they had come by C-STORE: the same writer, the same checks, the same promises."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+import xxhash
+from pydicom.uid import MediaStorageDirectoryStorage
+
+from hilum.errors import Retry
+from hilum.receive import file_meta
+from hilum.receive.policy import Rejection
+from hilum.receive.reception import Reception
+from hilum.receive.refusals import OutOfResources, Refusal, TooLarge
+from hilum.receive.store_command import StoreCommand
+from hilum.receive.taking import Taken
+
+_CHUNK_BYTES = 1 << 20
+_PREFIX = slice(128, 132)
+
+
+class Fate(StrEnum):
+    """What became of one file."""
+
+    STORED = "stored"
+    KNOWN = "known"  # the same bytes are in the archive already
+    DISCARDED = "discarded"  # a report of ours
+    REFUSED = "refused"
+    SKIPPED = "skipped"  # no DICOM object
+    FAILED = "failed"  # it cannot be read
+
+
+@dataclass(frozen=True, slots=True)
+class TakenFile:
+    """One file; `detail` says what to do unless it is in the archive."""
+
+    path: Path
+    fate: Fate
+    detail: str = ""
+
+
+class Known(Protocol):
+    """What the ledger knows of objects."""
+
+    def digests(self, sop_instance_uids: Sequence[str]) -> Mapping[str, str]:
+        """Of those of these objects that lie in the archive, the digest of the data set. Raises Retry."""
+
+
+@dataclass(frozen=True, slots=True)
+class FolderIntake:
+    """Takes files from any number of threads. `calling_ae_title`: who they are said to come from; `called_ae_title`: whose route applies.
+
+    `wait` is called with the reason while the disk is nearly full or the ledger away; the file is tried again after it. `rejection`:
+    why no association would be accepted now either: files must not take the room of images that people wait for.
+    """
+
+    reception: Reception
+    known: Known
+    calling_ae_title: str
+    called_ae_title: str
+    wait: Callable[[str], None]
+    rejection: Callable[[], Rejection | None] = lambda: None
+
+    def take(self, path: Path) -> TakenFile:
+        """Return when the file is durable in the archive, or what it is instead. Never raises for a file."""
+        while True:
+            try:
+                if _is_special(path):
+                    return TakenFile(path, Fate.SKIPPED, "a pipe, a socket or a device, and no file")
+                self._wait_for_room()
+                with path.open("rb") as stream:
+                    return TakenFile(path, *self._take(stream))
+            except TooLarge as error:
+                return TakenFile(path, Fate.REFUSED, f"{error.comment} (receive.maximum_object_bytes)")
+            except OutOfResources as error:
+                self.wait(error.comment)
+            except Retry as error:
+                self.wait(error.detail)
+            except Refusal as error:
+                return TakenFile(path, Fate.REFUSED, error.comment)
+            except _Unreadable as error:
+                return TakenFile(path, Fate.FAILED, str(error))
+            except OSError as error:
+                if error.filename == str(path):  # it could not be opened
+                    return TakenFile(path, Fate.FAILED, f"cannot be read: {error.strerror}")
+                self.wait(f"the archive cannot be written ({error.strerror})")
+
+    def _wait_for_room(self) -> None:
+        while (rejection := self.rejection()) is not None:
+            self.wait(rejection.advice)
+
+    def _take(self, stream: BinaryIO) -> tuple[Fate, str]:
+        beginning = _read(stream, file_meta.MAXIMUM_BYTES)
+        if beginning[_PREFIX] != b"DICM":
+            return Fate.SKIPPED, "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)"
+        meta, start = file_meta.decode_of_others(beginning, self.calling_ae_title, self.called_ae_title)
+        if meta.sop_class_uid == MediaStorageDirectoryStorage:
+            return Fate.SKIPPED, "a DICOMDIR; give its folder, and its files are taken"
+        stream.seek(start)
+        if self._is_known(meta.sop_instance_uid, stream):
+            return Fate.KNOWN, ""
+        stream.seek(start)
+        with contextlib.closing(self.reception.begin(StoreCommand(meta, meta.sop_class_uid))) as arriving:
+            for chunk in _chunks(stream):
+                arriving.write([memoryview(chunk)])
+            taken = arriving.commit()
+        return (Fate.DISCARDED, "a report of ours") if taken is Taken.OWN_DOCUMENT else (Fate.STORED, "")
+
+    def _is_known(self, uid: str, stream: BinaryIO) -> bool:
+        """Whether it need not be written again. Only what is known by its SOP Instance UID is read for that."""
+        digest = self.known.digests([uid]).get(uid)
+        return digest is not None and digest == _digest(stream)
+
+
+class _Unreadable(Exception):
+    """The file, not the archive."""
+
+
+def files(paths: Iterable[Path]) -> Iterator[Path]:
+    """Files, and all files below folders, each folder in order of names, while it is walked: there may be millions.
+
+    A folder that cannot be read is among them, so that it is not passed over in silence.
+    """
+    for path in paths:
+        unreadable: list[OSError] = []
+        for folder, below, names in os.walk(path, onerror=unreadable.append):
+            below.sort()
+            yield from (Path(folder, name) for name in sorted(names))
+        yield from (Path(error.filename) for error in unreadable)
+
+
+def _is_special(path: Path) -> bool:
+    """To open a pipe would wait for whoever writes into it. Raises OSError."""
+    mode = path.stat().st_mode
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _digest(stream: BinaryIO) -> str:
+    digest = xxhash.xxh3_128()
+    for chunk in _chunks(stream):
+        digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _chunks(stream: BinaryIO) -> Iterator[bytes]:
+    while chunk := _read(stream, _CHUNK_BYTES):
+        yield chunk
+
+
+def _read(stream: BinaryIO, size: int) -> bytes:
+    try:
+        return stream.read(size)
+    except OSError as error:
+        raise _Unreadable(f"cannot be read: {error.strerror}") from error

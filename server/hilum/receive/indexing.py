@@ -1,0 +1,35 @@
+"""The one way into the archive, for every process that takes objects: listeners, the web process, who takes files."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from hilum.receive.indexer import Indexer
+from hilum.receive.intake import Intake
+from hilum.receive.policy import Policy
+from hilum.receive.reception import Maker, Reception
+from hilum.settings import Settings
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger
+
+
+@contextlib.contextmanager
+def indexing(settings: Settings, ledger: Ledger, archive: Archive, stop: threading.Event, flush_seconds: float) -> Iterator[Reception]:
+    """Who takes objects into an archive that we hold. What a killed process left there is swept, or indexed, first.
+
+    At the end rows are written, for `flush_seconds` at most. A bug that ends the indexing sets `stop` and is raised at the end.
+    """
+    archive.sweep(archive.process)
+    indexer = Indexer(settings, ledger, archive, when_failed=stop.set)
+    for file in archive.unindexed(archive.process):
+        indexer.put(file)
+    indexer.start()
+    try:
+        policy = Policy(settings.receive, settings.senders)
+        yield Reception(Intake(settings.receive, archive, indexer), ledger, Maker(settings.report.manufacturer, ledger.serial), policy)
+    finally:
+        indexer.stop(flush_seconds)
+        if indexer.failure is not None:
+            raise indexer.failure

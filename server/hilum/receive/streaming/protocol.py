@@ -1,0 +1,28 @@
+"""What the loop knows of PDUs beyond their bytes: which ones belong to its state, and why it aborts (PS3.8 Tables 9-10, 9-26)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from hilum.dimse import pdu
+
+# PDUs, but not of an established association (Sta6).
+OF_OTHER_STATES = frozenset((pdu.ASSOCIATE_RQ, pdu.ASSOCIATE_AC, pdu.ASSOCIATE_RJ, pdu.RELEASE_RP))
+
+
+class Reason(IntEnum):
+    """Why the provider aborts (PS3.8 Table 9-26)."""
+
+    NOT_SPECIFIED = 0
+    UNRECOGNISED_PDU = 1
+    UNEXPECTED_PDU = 2
+    UNEXPECTED_PARAMETER = 5
+    INVALID_PARAMETER = 6
+
+
+class ProtocolError(Exception):
+    """The peer sent what must not be: the association is aborted."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(reason.name)
+        self.reason = reason

@@ -1,0 +1,127 @@
+"""TLS of the listener (PS3.15 B.9 and B.10, after BCP 195): the context, the handshake, and in words why it failed."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from hilum import telemetry
+from hilum.errors import ConfigurationError
+from hilum.settings import Receive
+
+_log = telemetry.logger("receive")
+
+# PS3.15 B.9: TLS 1.2 or newer; of TLS 1.2 the suites with forward secrecy and authenticated encryption (RFC 9325 4.2).
+_SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:!aNULL"
+
+
+_NO_TLS = "It sent something that is no TLS ({}). Set the sender to TLS, or send to the port without TLS."
+_ADVICE = {
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "It showed no certificate, and receive.tls_client_ca_file asks for one: "
+    "give the sender one that this authority has signed.",
+    "HTTP_REQUEST": _NO_TLS,
+    "WRONG_VERSION_NUMBER": _NO_TLS,
+    "UNKNOWN_PROTOCOL": _NO_TLS,
+    "RECORD_LAYER_FAILURE": _NO_TLS,
+    "ALERT": "It refused our certificate or our terms ({}): let the sender trust the authority of our certificate.",
+}
+_ELSE = "The TLS handshake failed ({}): TLS 1.2 or newer, with forward secrecy, is needed."
+
+
+class HandshakeFailed(Exception):
+    """`reason` for the association's row, `advice` for the sender's administrator; None: nothing was said, as health checks do."""
+
+    def __init__(self, advice: str | None) -> None:
+        super().__init__(advice)
+        self.advice = advice
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A context, and the state of the files that it was made of."""
+
+    context: ssl.SSLContext
+    stamps: tuple[tuple[int, int], ...]
+
+
+class ServerTls:
+    """Certificates are read again when their files have changed: renewing them needs no restart. Safe from any thread."""
+
+    def __init__(self, settings: Receive) -> None:
+        """Raises ConfigurationError."""
+        assert settings.tls_certificate_file is not None
+        assert settings.tls_key_file is not None
+        self._certificate, self._key, self._authority = settings.tls_certificate_file, settings.tls_key_file, settings.tls_client_ca_file
+        self._lock = threading.Lock()
+        try:
+            self._loaded = self._load()
+        except OSError as error:
+            problem = f"receive.tls_certificate_file, tls_key_file, tls_client_ca_file: {_why_unusable(error)}"
+            raise ConfigurationError([f"{problem}; give PEM files that belong together and that this user may read."]) from error
+
+    def context(self) -> ssl.SSLContext:
+        """For one handshake. Files that are no longer usable are reported, and the last good ones stay."""
+        with self._lock:
+            try:
+                if self._stamps() != self._loaded.stamps:
+                    self._loaded = self._load()
+                    _log.info("certificates_read_again")
+            except OSError as error:
+                _log.error("certificates_not_usable", problem=_why_unusable(error), advice="the former ones stay in use until they are")
+            return self._loaded.context
+
+    def _load(self) -> _Loaded:
+        stamps = self._stamps()
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(_SUITES)
+        context.load_cert_chain(self._certificate, self._key)
+        if self._authority is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(self._authority)
+        return _Loaded(context, stamps)
+
+    def _stamps(self) -> tuple[tuple[int, int], ...]:
+        return tuple(_stamp(file) for file in (self._certificate, self._key, self._authority) if file is not None)
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """A file that was replaced has another inode, one that was rewritten another time."""
+    status = file.stat()
+    return status.st_ino, status.st_mtime_ns
+
+
+def shake_hands(plain: socket.socket, context: ssl.SSLContext, seconds: float) -> ssl.SSLSocket:
+    """The connection after the handshake, which takes so many seconds at most. Raises HandshakeFailed; the connection is closed then."""
+    plain.settimeout(seconds)
+    try:
+        return context.wrap_socket(plain, server_side=True)
+    except OSError as error:
+        plain.close()
+        raise HandshakeFailed(_advice(error)) from error
+
+
+def shut_down(sock: socket.socket, how: int) -> None:
+    """End the reading or the writing of a socket that another thread uses: SSLSocket's own method would take TLS away under that thread."""
+    socket.socket.shutdown(sock, how)
+
+
+def _why_unusable(error: OSError) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or "no PEM").lower().replace("_", " ")
+    return f"{error.filename or 'a file'}: {error.strerror}"
+
+
+def _advice(error: OSError) -> str | None:
+    if isinstance(error, ssl.SSLEOFError | ConnectionResetError):
+        return None
+    if isinstance(error, TimeoutError):
+        return "It did not finish the TLS handshake in time. Does the sender speak TLS to this port?"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"Its certificate is not accepted ({error.verify_message}): have it signed by the authority of receive.tls_client_ca_file."
+    reason = getattr(error, "reason", None) or ""
+    advice = next((advice for sign, advice in _ADVICE.items() if sign in reason), _ELSE)
+    return advice.format(reason.lower().replace("_", " ") or "no reason given")

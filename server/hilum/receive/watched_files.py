@@ -1,0 +1,94 @@
+"""The files of one folder that is looked at every second, without reading it every second.
+
+A file that is put there, renamed or deleted changes the folder's own time (POSIX, rename and open). One that is written over in place does
+not: so a folder that stays as it is gets read again all the same, after pauses that double up to ten minutes.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+Stamp = tuple[int, int, int]  # inode, modification time in nanoseconds, size
+
+_FIRST_PAUSE_SECONDS: Final = 1.0
+_LONGEST_PAUSE_SECONDS: Final = 600.0
+
+
+@dataclass(slots=True)
+class WatchedFiles:
+    """`seen`: files that were taken, or left; they are nothing to us until they change. `waiting`: the others, as what and since when.
+
+    `below`: the folders in it. What begins with a dot is somebody else's.
+    """
+
+    folder: Path
+    below: tuple[Path, ...] = ()
+    seen: dict[str, Stamp] = field(default_factory=dict)
+    waiting: dict[str, tuple[Stamp, float]] = field(default_factory=dict)
+    _stamp: Stamp | None = None
+    _pause: float = _FIRST_PAUSE_SECONDS
+    _read_at: float = 0.0
+
+    def look(self, now: float) -> None:
+        """See what is there now. Raises OSError if it cannot be read."""
+        stamp = _stamp_of(self.folder.stat())
+        if stamp == self._stamp and now < self._read_at:
+            self._wait_for({name: found for name in self.waiting if (found := self.stamp(name)) is not None}, now)
+            return
+        self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS) if stamp == self._stamp else _FIRST_PAUSE_SECONDS
+        self._stamp, self._read_at = stamp, now + self._pause
+        self._read(now)
+
+    def whole(self, now: float, settle_seconds: float) -> list[str]:
+        """Names of files that have not changed for so long, by their own time or by ours: theirs may be that of another clock."""
+        return [name for name, (stamp, since) in self.waiting.items() if now - min(stamp[1] / 1e9, since) >= settle_seconds]
+
+    def stamp(self, name: str) -> Stamp | None:
+        """None: it is gone, or no file."""
+        try:
+            status = (self.folder / name).stat()
+        except FileNotFoundError:
+            return None
+        return _stamp_of(status) if stat.S_ISREG(status.st_mode) else None
+
+    def leave(self, name: str) -> None:
+        """It is not waited for until it changes."""
+        self.waiting.pop(name, None)
+        if (stamp := self.stamp(name)) is not None:
+            self.seen[name] = stamp
+
+    def _read(self, now: float) -> None:
+        with os.scandir(self.folder) as entries:
+            visible = [entry for entry in entries if not entry.name.startswith(".")]
+        folders = {entry.name for entry in visible if entry.is_dir(follow_symlinks=False)}
+        found = dict(_stamps(entry for entry in visible if entry.name not in folders))
+        self.below = tuple(self.folder / name for name in sorted(folders))
+        self.seen = {name: stamp for name, stamp in self.seen.items() if found.get(name) == stamp}
+        self._wait_for({name: stamp for name, stamp in found.items() if name not in self.seen}, now)
+
+    def _wait_for(self, found: Mapping[str, Stamp], now: float) -> None:
+        known = self.waiting
+        self.waiting = {name: known[name] if _is_same(known.get(name), found[name]) else (found[name], now) for name in sorted(found)}
+
+
+def _is_same(known: tuple[Stamp, float] | None, stamp: Stamp) -> bool:
+    return known is not None and known[0] == stamp
+
+
+def _stamps(entries: Iterator[os.DirEntry[str]]) -> Iterator[tuple[str, Stamp]]:
+    for entry in entries:
+        try:
+            status = entry.stat()
+        except FileNotFoundError:  # gone meanwhile, or a link to nothing
+            continue
+        if stat.S_ISREG(status.st_mode):
+            yield entry.name, _stamp_of(status)
+
+
+def _stamp_of(status: os.stat_result) -> Stamp:
+    return status.st_ino, status.st_mtime_ns, status.st_size

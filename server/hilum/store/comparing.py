@@ -1,0 +1,102 @@
+"""Comparisons: the queue of studies that a shadow reads along. No study waits for a row of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, bindparam, insert, select, update
+
+from hilum.domain import ComparisonJob, ComparisonState, Lane, Lease, ResultState, StudyJob
+from hilum.store import codec
+from hilum.store.schema import comparison, instance, reading, result, study
+
+# A comparison is due when the last reading of its shadow ends; this is for the case that a crash or a requeue hides that moment.
+_PATIENCE_SECONDS = 3600.0
+_FRESH: Mapping[str, Any] = {
+    "state": ComparisonState.DUE,
+    "attempts": 0,
+    "lapses": 0,
+    "lease_token": None,
+    "leased_until": None,
+    "reason": None,
+    "detail": None,
+    "finished_at": None,
+}
+_AGAIN = update(comparison).where(comparison.c.study_instance_uid == bindparam("uid"))
+_NEW = insert(comparison)
+_OPEN = ("due", "leased")
+_SHADOW_READING = select(reading.c.study_instance_uid, reading.c.release).where(
+    reading.c.id == bindparam("row"), reading.c.is_shadow.is_(True)
+)
+_OPEN_READING = select(reading.c.id).where(
+    reading.c.study_instance_uid == bindparam("uid"), reading.c.release == bindparam("by"), reading.c.state.in_(_OPEN)
+)
+_DUE = and_(
+    comparison.c.study_instance_uid == bindparam("uid"),
+    comparison.c.shadow == bindparam("by"),
+    comparison.c.state == ComparisonState.DUE,
+)
+# Locked before the readings are looked at: of two that end at once, the second must see the first.
+_LOCKED = select(comparison.c.id).where(_DUE).with_for_update()
+_HASTEN = update(comparison).where(comparison.c.id == bindparam("row"))
+_STUDY = select(study).where(study.c.study_instance_uid == bindparam("uid"))
+_INSTANCES = select(instance).where(instance.c.study_instance_uid == bindparam("uid")).order_by(instance.c.id)
+_READINGS = (
+    select(*(column for column in reading.c if column is not reading.c.cam))
+    .where(reading.c.study_instance_uid == bindparam("uid"), reading.c.release == bindparam("by"), reading.c.is_shadow.is_(True))
+    .order_by(reading.c.id)
+)
+_OF_RELEASE = and_(result.c.study_instance_uid == bindparam("uid"), result.c.release == bindparam("by"))
+_SHADOW_RESULT = select(result).where(_OF_RELEASE, result.c.state == ResultState.SHADOW)
+_REPORTED_RESULT = select(result).where(_OF_RELEASE, result.c.is_current.is_(True))
+
+
+def follow(connection: Connection, study_uid: str, shadows: Mapping[str, str], now: float) -> None:
+    """An image came that shadows read, too: their studies are compared when it has been read. `shadows`: to the release reported."""
+    for shadow, release in shadows.items():
+        if not reopen(connection, study_uid, now, [shadow]):
+            key = {"study_instance_uid": study_uid, "release": release, "shadow": shadow}
+            connection.execute(_NEW, {**key, "state": ComparisonState.DUE, "lane": Lane.REANALYSIS, "due_at": now + _PATIENCE_SECONDS})
+
+
+def reopen(connection: Connection, study_uid: str, now: float, shadows: Iterable[str]) -> int:
+    """Shadows read something of this study again; how many comparisons are due again. Who is at one loses its lease."""
+    again = _AGAIN.where(comparison.c.shadow.in_(list(shadows)))
+    return connection.execute(again, {"uid": study_uid, **_FRESH, "due_at": now + _PATIENCE_SECONDS}).rowcount
+
+
+def hasten(connection: Connection, reading_id: int, now: float) -> None:
+    """A reading of a shadow has ended: with the last one its study can be compared."""
+    row = connection.execute(_SHADOW_READING, {"row": reading_id}).first()
+    if row is None:  # its patient was erased meanwhile
+        return
+    key = {"uid": row.study_instance_uid, "by": row.release}
+    due = connection.execute(_LOCKED, key).scalar_one_or_none()
+    if due is not None and connection.execute(_OPEN_READING, key).first() is None:
+        quiet_until = connection.execute(_STUDY, {"uid": row.study_instance_uid}).one().quiet_until
+        connection.execute(_HASTEN, {"row": due, "due_at": max(now, quiet_until)})
+
+
+def comparison_job(connection: Connection, row: Row[Any], lease: Lease) -> ComparisonJob:
+    """Everything that a comparison needs to decide."""
+    uid = row.study_instance_uid
+    found = connection.execute(_STUDY, {"uid": uid}).one()
+    instances = tuple(codec.instance_of(item) for item in connection.execute(_INSTANCES, {"uid": uid}))
+    names = {item.id: item.sop_instance_uid for item in instances}
+    readings = connection.execute(_READINGS, {"uid": uid, "by": row.shadow}).all()
+    said = connection.execute(_SHADOW_RESULT, {"uid": uid, "by": row.shadow}).all()
+    reported = connection.execute(_REPORTED_RESULT, {"uid": uid, "by": row.release}).first()
+    return ComparisonJob(
+        lease=lease,
+        release=row.release,
+        shadow_release=row.shadow,
+        shadow=StudyJob(
+            lease=lease,
+            study=codec.study_of(found),
+            instances=instances,
+            readings=tuple(codec.reading_of(item, names[item.instance_id]) for item in readings if item.instance_id in names),
+            current_results=tuple(codec.result_of(item) for item in said),
+        ),
+        reported=None if reported is None else codec.result_of(reported),
+    )

@@ -1,0 +1,92 @@
+"""A study gets images: it is opened, or its quiet period begins anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
+
+from hilum.domain import StudyState
+from hilum.store.arrival import Arrival
+from hilum.store.schema import study
+
+# Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
+# In one order, or two listeners that share studies would wait for each other (PostgreSQL).
+_KNOWN = (
+    select(study)
+    .where(study.c.study_instance_uid.in_(bindparam("uids", expanding=True)))
+    .order_by(study.c.study_instance_uid)
+    .with_for_update()
+)
+_MORE = (
+    update(study)
+    .where(study.c.id == bindparam("row"))
+    .values(revision=study.c.revision + bindparam("images"), open_readings=study.c.open_readings + bindparam("more"))
+)
+_NEW = insert(study)
+
+
+@dataclass(slots=True)
+class Growth:
+    """What one study gets: images in the order of their arrival, and readings that it waits for."""
+
+    arrivals: list[Arrival] = field(default_factory=list)
+    new_readings: int = 0
+
+    def add(self, arrival: Arrival, new_readings: int) -> None:
+        """One image more."""
+        self.arrivals.append(arrival)
+        self.new_readings += new_readings
+
+
+def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> None:
+    """By Study Instance UID. Clearing the lease fences out an assembler that saw a study without these images."""
+    known = {row.study_instance_uid: row for row in connection.execute(_KNOWN, {"uids": list(grown)})}
+    if more := [_more_values(growth, known[uid], now) for uid, growth in grown.items() if uid in known]:
+        connection.execute(_MORE, more)
+    if new := [_new_values(uid, growth, now) for uid, growth in sorted(grown.items()) if uid not in known]:
+        connection.execute(_NEW, new)
+
+
+def _more_values(growth: Growth, row: Row[Any], now: float) -> dict[str, Any]:
+    since = row.collecting_since if row.state in (StudyState.DUE, StudyState.LEASED) else now
+    return {
+        **_open_values(growth, since, now),
+        "row": row.id,
+        "images": len(growth.arrivals),
+        "more": growth.new_readings,
+        "lane": min(row.lane, *(arrival.lane for arrival in growth.arrivals)),
+        "last_received_at": max(row.last_received_at, *(arrival.instance.received_at for arrival in growth.arrivals)),
+    }
+
+
+def _new_values(study_uid: str, growth: Growth, now: float) -> dict[str, Any]:
+    first = growth.arrivals[0].instance
+    return {
+        **_open_values(growth, now, now),
+        "study_instance_uid": study_uid,
+        "revision": len(growth.arrivals),
+        "open_readings": growth.new_readings,
+        "lane": min(arrival.lane for arrival in growth.arrivals),
+        "first_received_at": first.received_at,
+        "last_received_at": max(arrival.instance.received_at for arrival in growth.arrivals),
+        "calling_ae_title": first.calling_ae_title,
+        "called_ae_title": first.called_ae_title,
+        "peer_address": first.peer_address,
+    }
+
+
+def _open_values(growth: Growth, since: float, now: float) -> dict[str, Any]:
+    last = growth.arrivals[-1]
+    quiet_until = max(now, min(now + last.quiet_seconds, since + last.maximum_wait_seconds))
+    return {
+        "state": StudyState.DUE,
+        "collecting_since": since,
+        "quiet_until": quiet_until,
+        "due_at": quiet_until,
+        "attempts": 0,
+        "lapses": 0,
+        **dict.fromkeys(("lease_token", "leased_until", "finished_at", "reason", "detail")),
+    }

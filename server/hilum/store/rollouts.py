@@ -1,0 +1,160 @@
+"""The rows of rollouts: verbs of a person and of the analysers, each one transaction, and what is asked about them."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+from sqlalchemy import Connection, and_, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
+
+from hilum.domain import ReadingState, Rollout, RolloutState, alias_of
+from hilum.store import reassigning
+from hilum.store import rollout_rules as rules
+from hilum.store.assigning import rollout_of
+from hilum.store.database import open_engine, open_reader
+from hilum.store.rollout_rules import CannotRollOut, Order
+from hilum.store.schema import assignment, reading, rollout, rollout_event
+
+__all__ = ["CannotRollOut", "Order", "Rollouts"]
+
+Item = dict[str, Any]
+Change = Callable[[Rollout], Rollout]
+Follow = Callable[[Connection, Rollout, Rollout], str]
+_COLUMNS = tuple(column.name for column in rollout.c)
+_SETTINGS = "settings"
+
+
+class Rollouts:
+    """Of the ledger at an SQLAlchemy URL. Thread-safe. What is decided holds for the next image that is recorded."""
+
+    def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
+        self._engine, self._reader, self._clock = open_engine(url), open_reader(url), clock
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+        self._reader.dispose()
+
+    def all(self) -> list[Rollout]:
+        """Every alias that was ever changed, by name."""
+        with self._reader.connect() as connection:
+            return [rollout_of(row) for row in connection.execute(select(rollout).order_by(rollout.c.alias))]
+
+    def find(self, alias: str) -> Rollout | None:
+        """One alias; None: it has never been changed."""
+        return next((item for item in self.all() if item.alias == alias), None)
+
+    def start(self, configured: str, candidate: str, order: Order, who: str) -> Rollout:
+        """Have a candidate loaded, then let it do what `order` says. `configured`: what the settings name. Raises CannotRollOut."""
+
+        def change(known: Rollout) -> Rollout:
+            fresh = known if known.configured == configured else rules.begun(known.alias, configured, self._clock(), who)
+            return rules.started(fresh, candidate, order)
+
+        return self._write(alias_of(configured), "start", who, change, rules.begun(alias_of(configured), configured, self._clock(), who))
+
+    def promote(self, alias: str, order: Order, who: str) -> Rollout:
+        """One step further. Raises CannotRollOut, as all verbs here."""
+        return self._write(alias, "promote", who, lambda known: rules.promoted(known, order))
+
+    def roll_back(self, alias: str, who: str, *, is_pending: bool = False) -> Rollout:
+        """One step back, for studies that come from now on. `is_pending`: also for those that the release left has said nothing about."""
+        return self._write(alias, "rollback", who, rules.rolled_back, follow=_take_back if is_pending else None)
+
+    def stop(self, alias: str, who: str) -> Rollout:
+        """What serves goes on alone."""
+        return self._write(alias, "stop", who, rules.stopped)
+
+    def confirm(self, alias: str, candidate: str, who: str) -> Rollout:
+        """An analyser has loaded the candidate, and it gave the known answers."""
+        return self._write(alias, "confirm", who, lambda known: rules.passed(_about(known, candidate)))
+
+    def refuse(self, alias: str, candidate: str, problem: str, who: str) -> Rollout:
+        """It could not be loaded, or gave wrong answers."""
+        return self._write(alias, "refuse", who, lambda known: rules.refused(_about(known, candidate), problem))
+
+    def close_stale(self, active: Collection[str]) -> list[Rollout]:
+        """End rollouts that were made against other settings than these releases; which ones."""
+        stale = [
+            item for item in self.all() if item.state is not RolloutState.CLOSED and _of_alias(item.alias, active) != [item.configured]
+        ]
+        return [self._close(item, ", ".join(_of_alias(item.alias, active)) or "no release of this name") for item in stale]
+
+    def is_assigned(self, study_uid: str, release: str) -> bool:
+        """Whether this release was chosen to read this study, or to read it along."""
+        by = or_(assignment.c.release == release, assignment.c.shadow == release)
+        with self._reader.connect() as connection:
+            query = select(assignment.c.id).where(assignment.c.study_instance_uid == study_uid, by)
+            return connection.execute(query).first() is not None
+
+    def has_open_readings(self, release: str) -> bool:
+        """Whether an image still waits for this release, or is being read by it."""
+        is_open = and_(reading.c.release == release, reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)))
+        with self._reader.connect() as connection:
+            return connection.execute(select(reading.c.id).where(is_open).limit(1)).first() is not None
+
+    def _close(self, stale: Rollout, named: str) -> Rollout:
+        why = f"the settings name {named} now, and the rollout was made against {stale.configured}"
+        return self._write(stale.alias, "close", _SETTINGS, lambda known: rules.closed(known, why))
+
+    def _write(
+        self, alias: str, verb: str, who: str, change: Change, begun: Rollout | None = None, follow: Follow | None = None
+    ) -> Rollout:
+        try:
+            return self._write_once(alias, verb, who, change, begun, follow)
+        except IntegrityError:  # two began with this alias at once: what there was no row of, nobody could lock
+            return self._write_once(alias, verb, who, change, begun, follow)
+
+    def _write_once(self, alias: str, verb: str, who: str, change: Change, begun: Rollout | None, follow: Follow | None) -> Rollout:
+        with self._engine.begin() as connection:
+            row = connection.execute(select(rollout).where(rollout.c.alias == alias).with_for_update()).first()
+            known = begun if row is None else rollout_of(row)
+            if known is None:
+                raise CannotRollOut(f"{alias} has never been rolled out; `hilum rollout start` begins")
+            after = _stamped(change(known), self._clock(), who)
+            _store(connection, after, is_new=row is None)
+            said = "" if follow is None else follow(connection, known, after)
+            connection.execute(insert(rollout_event).values(_event(after, verb, said)))
+            return after
+
+
+def _take_back(connection: Connection, before: Rollout, after: Rollout) -> str:
+    left = before.candidate or before.serving
+    count = reassigning.take_back(connection, after.alias, left, after.serving, after.changed_at)
+    return f"{count} studies taken back from {left}"
+
+
+def _about(known: Rollout, candidate: str) -> Rollout:
+    if known.candidate != candidate:
+        raise CannotRollOut(f"{candidate} is no candidate any more")
+    return known
+
+
+def _of_alias(alias: str, active: Collection[str]) -> list[str]:
+    return [name for name in active if alias_of(name) == alias]
+
+
+def _stamped(item: Rollout, now: float, who: str) -> Rollout:
+    return dataclasses.replace(item, changed_at=now, changed_by=who[:64])
+
+
+def _store(connection: Connection, item: Rollout, *, is_new: bool) -> None:
+    values = {name: getattr(item, name) for name in _COLUMNS}
+    connection.execute(insert(rollout).values(values) if is_new else update(rollout).where(rollout.c.alias == item.alias).values(values))
+
+
+def _event(item: Rollout, verb: str, said: str) -> Item:
+    details = [item.mode, f"{item.fraction:g}" if item.fraction is not None else None, item.problem, said]
+    return {
+        "alias": item.alias,
+        "verb": verb,
+        "state": item.state,
+        "serving": item.serving,
+        "candidate": item.candidate,
+        "detail": " ".join(part for part in details if part) or None,
+        "changed_at": item.changed_at,
+        "changed_by": item.changed_by,
+    }

@@ -1,0 +1,42 @@
+"""`hilum models check --run` where a Triton is configured: known images through every endpoint, as the analyser sends them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+
+from hilum.analyse.gateway import TritonGateway
+from hilum.domain import Release
+from hilum.errors import ConfigurationError
+from hilum.models import manifest
+from hilum.models.canary import Canary, read_canary
+from hilum.models.facts import Line, Verdict, refused
+from hilum.models.golden import read_goldens
+from hilum.settings import Settings
+
+
+def ask(settings: Settings, release_id: str) -> Iterator[Line]:
+    """What each endpoint says of the canary and the golden cases. Nothing is loaded: a model that is absent there is a problem."""
+    try:
+        release = manifest.read(settings.manifests_dir / release_id / manifest.FILE_NAME).release
+        known = [read_canary(release, settings.built_dir), *read_goldens(release, settings.built_dir)]
+    except ConfigurationError as error:
+        yield from (refused(release_id, problem) for problem in error.problems)
+        return
+    for url in settings.triton.addresses:
+        problems = asyncio.run(_ask(url, settings.analyse.deadline_seconds, release, known))
+        yield from (_line(f"Triton at {url}: {case.name}", release, problem) for case, problem in zip(known, problems, strict=True))
+
+
+async def _ask(url: str, deadline_seconds: float, release: Release, known: Sequence[Canary]) -> list[str | None]:
+    gateway = TritonGateway(url, deadline_seconds)
+    try:
+        return [await gateway.check_canary(release, case) for case in known]
+    finally:
+        await gateway.close()
+
+
+def _line(asked: str, release: Release, problem: str | None) -> Line:
+    if problem is None:
+        return Line(release.id, Verdict.OK, f"{asked} is answered as known")
+    return Line(release.id, Verdict.PROBLEM, f"{asked}: {problem.removeprefix(f'{release.id}: ')}")

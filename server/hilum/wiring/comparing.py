@@ -1,0 +1,54 @@
+"""compare: what a shadow says about a study, beside what was reported. Nothing of it is sent anywhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from collections.abc import Mapping
+
+from hilum import telemetry
+from hilum.assemble import Waiting, assemble
+from hilum.assemble.agreement import Said, is_flip, said_by_both
+from hilum.domain import Advance, ComparisonJob, ComparisonState, Job, Release, Result, StudyState
+from hilum.errors import Retry
+
+_LOOK_AGAIN_SECONDS = 5.0
+_READINGS_SECONDS = 60.0  # the last reading hastens the comparison; this is for the moment in which it cannot
+
+
+class CompareHandler:
+    """One for a dispatcher."""
+
+    def __init__(self, releases: Mapping[str, Release], namespace: uuid.UUID) -> None:
+        self._releases, self._namespace = releases, namespace
+
+    async def handle(self, job: Job) -> Advance:
+        """One study."""
+        assert isinstance(job, ComparisonJob)
+        reported = _reported(job)
+        decided = assemble(job.shadow, self._releases, self._namespace, time.time())
+        if isinstance(decided, Waiting):
+            raise Retry(f"the shadow has not read everything: {decided.reason}", after_seconds=_READINGS_SECONDS, is_outage=True)
+        results = [dataclasses.replace(item, is_shadow=True) for item in decided.results]
+        said = said_by_both(reported, _newest(results, job.shadow.current_results)) if results or job.shadow.current_results else {}
+        _count(job, said)
+        return Advance(ComparisonState.COMPARED, {"content": said}, results=results)
+
+
+def _reported(job: ComparisonJob) -> Result:
+    if job.reported is None or job.shadow.study.state is not StudyState.CLOSED:
+        raise Retry("the study is not closed yet", after_seconds=_LOOK_AGAIN_SECONDS, is_outage=True)
+    return job.reported
+
+
+def _newest(results: list[Result], before: tuple[Result, ...]) -> Result:
+    return (results or list(before))[-1]
+
+
+def _count(job: ComparisonJob, said: Mapping[str, Said]) -> None:
+    pair = (job.release, job.shadow_release)
+    telemetry.SHADOW_STUDIES.labels(*pair).inc()
+    for finding, item in said.items():
+        telemetry.SHADOW_DIFFERENCE.labels(*pair).observe(abs(item[0] - item[1]))
+        telemetry.SHADOW_FLIPS.labels(*pair, finding).inc(is_flip(item))

@@ -1,0 +1,187 @@
+"""The releases that one analyser reads with: as the settings and the rollouts want them, each watched by known images."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Mapping
+from typing import Final, Protocol
+
+from hilum import telemetry
+from hilum.domain import ReadingJob, Reason, Release
+from hilum.errors import NotAnalysed, Retry
+from hilum.settings import Settings
+from hilum.store.database import AWAY
+from hilum.store.rollouts import CannotRollOut, Rollouts
+from hilum.wiring.fleet_plan import plan_of
+from hilum.wiring.proving import Engines, Pixels, Prover
+
+_FOLLOW_SECONDS: Final = 1.0
+_LOADING_SECONDS: Final = 1.0  # until a reading whose release is being loaded is tried again
+_NEVER_CHECKED: Final = "the first canary inference has not finished"
+log = telemetry.logger("wiring")
+
+
+class Readers(Protocol):
+    """The analyser: what reads with releases that come and go."""
+
+    @property
+    def releases(self) -> Collection[str]:
+        """Those that are there."""
+
+    def add(self, release: Release) -> None:
+        """One more."""
+
+    def remove(self, name: str) -> None:
+        """One fewer."""
+
+
+class Fleet:
+    """Follows the rollouts, loads what they want beside the rest, proves it, and unloads what nobody waits for any more."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalogue: Mapping[str, Release],
+        rollouts: Rollouts,
+        engines: Engines,
+        pixels: Pixels,
+        who: str,
+        patience_seconds: float = 30.0,
+    ) -> None:
+        self._settings, self._catalogue, self._rollouts, self._who = settings, catalogue, rollouts, who
+        self._prover, self._patience_seconds = Prover(engines, pixels, settings.built_dir), patience_seconds
+        self._plan = plan_of(settings.active_releases, ())
+        self._asked: set[str] = set()
+        self._problems: dict[str, str] = dict.fromkeys(self._plan.all, _NEVER_CHECKED)
+        self._finishing: set[str] = set()
+        self._failing_since: dict[str, float] = {}
+
+    def readiness(self) -> tuple[bool, str]:
+        """Whether every release that somebody waits for gave its known answer, and what is wrong where not."""
+        problems = [problem for name, problem in dict(self._problems).items() if self._is_needed(name)]
+        return not problems, "; ".join(dict.fromkeys(problems))[:500]
+
+    async def explain(self, job: ReadingJob) -> NotAnalysed | Retry:
+        """What becomes of a reading by a release that is not here: it is loaded if it was chosen for the study."""
+        name = job.release
+        if not await self._is_chosen(job):
+            return NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{name} is not among models.releases")
+        if name not in self._catalogue:
+            return NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{name} has no manifest any more; put it back and requeue")
+        self._asked.add(name)
+        return Retry(f"{name} is being loaded", after_seconds=_LOADING_SECONDS, is_outage=True)
+
+    async def begin(self, readers: Readers) -> None:
+        """Read the rollouts, so that the first readings find their releases; close those that the settings have overtaken."""
+        for item in await asyncio.to_thread(self._rollouts.close_stale, self._settings.active_releases):
+            log.warning("rollout_closed", alias=item.alias, reason=item.problem)
+        await self.follow(readers)
+
+    async def run(self, readers: Readers) -> None:
+        """Follow and check, for ever."""
+        checked_at = float("-inf")
+        while True:
+            has_changed = await self.follow(readers)
+            if has_changed or self._is_troubled() or time.monotonic() - checked_at >= self._settings.analyse.canary_seconds:
+                await self.check(readers)
+                checked_at = time.monotonic()
+            await asyncio.sleep(_FOLLOW_SECONDS)
+
+    def _is_troubled(self) -> bool:
+        return bool(self._problems or self._plan.proving)
+
+    def _is_needed(self, name: str) -> bool:
+        """Whether images that shall be reported wait for it."""
+        return name in self._plan.required or name in self._finishing
+
+    async def _is_chosen(self, job: ReadingJob) -> bool:
+        if job.release in self._plan.all or job.release in self._asked:
+            return True
+        try:
+            return await asyncio.to_thread(self._rollouts.is_assigned, job.instance.study_instance_uid, job.release)
+        except AWAY as error:
+            raise Retry("the ledger does not answer", is_outage=True) from error
+
+    async def follow(self, readers: Readers) -> bool:
+        """Read with what settings and rollouts want by now; whether that has changed. While the ledger is away, it has not."""
+        try:
+            found = plan_of(self._settings.active_releases, await asyncio.to_thread(self._rollouts.all))
+        except AWAY:
+            return False
+        has_changed, self._plan = found != self._plan, found
+        missing = (found.all | self._asked) - set(readers.releases)
+        for release in [self._catalogue[name] for name in sorted(missing) if name in self._catalogue]:
+            self._problems[release.id] = _NEVER_CHECKED
+            readers.add(release)
+        return has_changed or bool(missing)
+
+    async def check(self, readers: Readers) -> None:
+        """Unload what nobody waits for any more, and send known images through everything else."""
+        await self._tidy_up(readers)
+        for name in sorted(self._plan.all | set(readers.releases)):
+            problem = await self._check(name)
+            if name in self._plan.proving:
+                await self._judge(self._plan.proving[name], name, problem)
+            else:
+                self._note(name, problem)
+
+    async def _check(self, name: str) -> str | None:
+        if name not in self._catalogue:
+            return f"{name} has no manifest in {self._settings.manifests_dir}"
+        return await self._prover.check(self._catalogue[name])
+
+    async def _judge(self, alias: str, name: str, problem: str | None) -> None:
+        """Let a candidate in, or refuse it when its time is over; traffic is untouched until then."""
+        try:
+            if problem is None:
+                done = await asyncio.to_thread(self._rollouts.confirm, alias, name, self._who)
+                log.info("rollout_candidate_passed", alias=alias, release=name, state=done.state.value)
+                self._note(name, None)
+            elif self._is_hopeless(name):
+                await asyncio.to_thread(self._rollouts.refuse, alias, name, problem, self._who)
+                log.error("rollout_candidate_refused", alias=alias, release=name, problem=problem)
+        except (CannotRollOut, *AWAY):
+            return  # another analyser, or a person, was faster; or the ledger is away, and the next round tries again
+
+    def _is_hopeless(self, name: str) -> bool:
+        since = self._failing_since.setdefault(name, time.monotonic())
+        if time.monotonic() - since < self._patience_seconds:
+            return False
+        del self._failing_since[name]
+        return True
+
+    async def _tidy_up(self, readers: Readers) -> None:
+        """Unload what neither settings nor rollouts want, once no image waits for it."""
+        unwanted = sorted(set(readers.releases) - self._plan.all)
+        self._finishing = {name for name in unwanted if await self._is_waited_for(name)}
+        for name in unwanted:
+            if name not in self._finishing:
+                await self._unload(readers, name)
+
+    async def _is_waited_for(self, name: str) -> bool:
+        try:
+            return await asyncio.to_thread(self._rollouts.has_open_readings, name)
+        except AWAY:
+            return True
+
+    async def _unload(self, readers: Readers, name: str) -> None:
+        readers.remove(name)  # first: a late image that comes now has it loaded again
+        self._asked.discard(name)
+        self._problems.pop(name, None)
+        self._failing_since.pop(name, None)
+        if problem := await self._prover.unload(self._catalogue[name]):
+            log.warning("release_not_unloaded", release=name, problem=problem)
+        telemetry.CANARY_READY.labels(name).set(1)  # nobody waits for it, so nobody shall be called for it
+        log.info("release_unloaded", release=name)
+
+    def _note(self, name: str, problem: str | None) -> None:
+        # For a shadow, or a release that is kept for the way back, nobody shall be called.
+        telemetry.CANARY_READY.labels(name).set(problem is None or not self._is_needed(name))
+        if problem is None:
+            self._failing_since.pop(name, None)
+            if self._problems.pop(name, None) is not None:
+                log.info("release_ready", release=name)
+        elif self._problems.get(name) != problem:
+            log.warning("release_not_ready", release=name, problem=problem)
+            self._problems[name] = problem

@@ -1,0 +1,115 @@
+"""`hilum ingest` and watched folders: files into the archive without a network, indexed by this process."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from hilum.domain import Lane
+from hilum.errors import ConfigurationError, Retry
+from hilum.receive.file_lane import folder_in_lane
+from hilum.receive.folder import Fate, FolderIntake, TakenFile, files
+from hilum.receive.indexing import indexing
+from hilum.receive.watermarks import Watermarks
+from hilum.settings import Settings
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger
+from hilum.store.views import LedgerViews
+
+_AHEAD = 4  # files in hand for each thread: enough to keep it busy, few enough to stop soon
+_AT_ONCE = 16  # processes that take files into one archive
+_PAUSE_SECONDS = 5.0
+_FLUSH_SECONDS = 600.0
+
+
+class Stopped(Exception):
+    """There was something to wait for, and no time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What is said of files: who they come from, whose route applies, and how much they hurry (None: as the route says)."""
+
+    calling_ae_title: str
+    called_ae_title: str
+    lane: Lane | None
+
+
+def ingest(
+    settings: Settings,
+    paths: Iterable[Path],
+    origin: Origin,
+    jobs: int,
+    note: Callable[[TakenFile], None],
+    waiting: Callable[[str], None],
+) -> Counter[Fate]:
+    """Take all files; each is durable and has its row, or is counted with its reason. Safe to repeat, and to interrupt.
+
+    `note` hears of each file, `waiting` why nothing goes on for the moment. Raises ConfigurationError, and Retry if rows are still missing.
+    """
+    fates: Counter[Fate] = Counter()
+    stop = threading.Event()
+    with taking(settings, origin, waiting, stop) as (intake, archive), ThreadPoolExecutor(jobs, "ingest") as threads:
+        try:
+            for taken in _each(intake, files(paths), threads, jobs * _AHEAD):
+                fates[taken.fate] += 1
+                note(taken)
+        finally:
+            stop.set()  # after Ctrl-C a thread must not wait for a full disk
+    if left := sum(1 for _ in archive.unindexed(archive.process)):
+        raise Retry(f"{left} files are durable in the archive and wait for their rows: look at the ledger, then start this again")
+    return fates
+
+
+@contextlib.contextmanager
+def taking(
+    settings: Settings, origin: Origin, waiting: Callable[[str], None], stop: threading.Event
+) -> Iterator[tuple[FolderIntake, Archive]]:
+    """What takes files, and where to. At the end their rows are written, or they lie in `unindexed` for the next one.
+
+    `stop` ends a wait for the disk or the ledger (Stopped); it is set if a bug ends the indexing, which is raised at the end.
+    """
+
+    def pause(reason: str) -> None:
+        waiting(reason)
+        if stop.wait(_PAUSE_SECONDS):
+            raise Stopped
+
+    url = settings.ledger_url
+    with (
+        contextlib.closing(Ledger(url)) as ledger,
+        contextlib.closing(LedgerViews(url)) as views,
+        _own_archive(settings, origin.lane) as archive,
+        indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception,
+    ):
+        watermarks = Watermarks(settings.receive, archive, views)
+        yield FolderIntake(reception, views, origin.calling_ae_title, origin.called_ae_title, pause, watermarks.rejection), archive
+
+
+def _each(intake: FolderIntake, paths: Iterator[Path], threads: ThreadPoolExecutor, ahead: int) -> Iterator[TakenFile]:
+    """In the order in which they are done; of a million files only a few are ever in hand."""
+    running: set[Future[TakenFile]] = {threads.submit(intake.take, path) for path in itertools.islice(paths, ahead)}
+    while running:
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        running |= {threads.submit(intake.take, path) for path in itertools.islice(paths, len(done))}
+        yield from (future.result() for future in done)
+
+
+@contextlib.contextmanager
+def _own_archive(settings: Settings, lane: Lane | None) -> Iterator[Archive]:
+    """Under the first name of this lane that no live process has."""
+    for number in range(_AT_ONCE):
+        folder = folder_in_lane(f"{socket.gethostname()}-ingest-{number}", lane)
+        archive = Archive(settings.archive_dir, folder, settings.receive.write_out_bytes)
+        with archive.held(archive.process) as is_ours:
+            if is_ours:
+                yield archive
+                return
+    raise ConfigurationError([f"archive: {_AT_ONCE} processes take files into {settings.archive_dir} already; wait for one of them."])

@@ -1,0 +1,123 @@
+"""What a person may do with rollouts, for REST and the command line: checked against settings, manifests and built trees first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hilum.assemble.agreement import agreements
+from hilum.domain import Rollout, RolloutMode, alias_of
+from hilum.errors import ConfigurationError
+from hilum.models.build import is_built
+from hilum.models.canary import read_canary
+from hilum.models.catalogue import load_catalogue
+from hilum.settings import Settings
+from hilum.store.rollouts import CannotRollOut, Order, Rollouts
+from hilum.store.views import LedgerViews
+
+STUDIES_COMPARED = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutVerbs:
+    """Of one installation. Every verb raises CannotRollOut, which says what to do instead."""
+
+    settings: Settings
+    rollouts: Rollouts
+    views: LedgerViews
+
+    def start(self, alias: str, release: str, order: Order, who: str) -> Rollout:
+        """Have a release loaded beside the one that reads, and proved; then it does what `order` says."""
+        configured = self._configured(alias)
+        self._require_free(configured, release)
+        self.require_built(release)
+        return self.rollouts.start(configured, release, order, who)
+
+    def promote(self, alias: str, fraction: float | None, who: str) -> Rollout:
+        """One step further: a canary of this fraction, or all new studies."""
+        return self.rollouts.promote(alias, Order(RolloutMode.SWITCH if fraction is None else RolloutMode.CANARY, fraction), who)
+
+    def roll_back(self, alias: str, who: str, *, is_pending: bool = False) -> Rollout:
+        """One step back; `is_pending`: along with what is not reported yet."""
+        return self.rollouts.roll_back(alias, who, is_pending=is_pending)
+
+    def stop(self, alias: str, who: str) -> Rollout:
+        """What serves goes on alone."""
+        return self.rollouts.stop(alias, who)
+
+    def require_built(self, release: str) -> None:
+        """Raise CannotRollOut for a release that could not be loaded now."""
+        settings = self.settings
+        try:
+            catalogue = load_catalogue(settings.manifests_dir, [release])
+            if release not in catalogue:
+                known = ", ".join(sorted(catalogue))
+                raise CannotRollOut(f"{release} has no manifest in {settings.manifests_dir}; known: {known}")
+            read_canary(catalogue[release], settings.built_dir)
+        except ConfigurationError as error:
+            raise CannotRollOut("; ".join(error.problems)) from error
+        if not settings.triton.addresses and not is_built(catalogue[release], settings.built_dir):
+            raise CannotRollOut(f"{release} is not built for the embedded Triton: run `hilum models build {release}`")
+
+    def list(self) -> list[dict[str, Any]]:
+        """Every alias of the settings, and those that were changed before."""
+        known = {item["alias"]: item for item in self.views.rollouts()}
+        unchanged = {alias_of(name): _unchanged(name) for name in self.settings.active_releases}
+        return [known.get(alias) or unchanged[alias] for alias in sorted({*known, *unchanged})]
+
+    def show(self, alias: str) -> dict[str, Any] | None:
+        """One alias with its history and, while a shadow reads, how far it agrees. None: no such alias."""
+        found = next((item for item in self.list() if item["alias"] == alias), None)
+        if found is None:
+            return None
+        return {**found, "events": self.views.rollout_events(alias), "comparison": self._comparison(found)}
+
+    def _comparison(self, found: dict[str, Any]) -> dict[str, Any] | None:
+        pair = self._pair(found)
+        if pair is None:
+            return None
+        compared = self.views.compared(*pair, STUDIES_COMPARED)
+        findings = [dataclasses.asdict(item) for item in agreements(compared.said)]
+        waiting = sum(compared.states.get(state, 0) for state in ("due", "leased"))
+        counts = {"compared": compared.states.get("compared", 0), "waiting": waiting, "failed": compared.states.get("failed", 0)}
+        return {"release": pair[0], "shadow": pair[1], **counts, "findings": findings}
+
+    def _pair(self, found: dict[str, Any]) -> tuple[str, str] | None:
+        """Who was compared last: a candidate, or what has followed it."""
+        return self.views.last_compared({found["serving"], found["previous"], found["candidate"]} - {None})
+
+    def _configured(self, alias: str) -> str:
+        names = [name for name in self.settings.active_releases if alias_of(name) == alias]
+        if len(names) == 1:
+            return names[0]
+        if names:
+            raise CannotRollOut(f"the settings name {' and '.join(names)}: leave one of them, then roll out")
+        known = ", ".join(sorted({alias_of(name) for name in self.settings.active_releases}))
+        raise CannotRollOut(f"the settings name no release of {alias!r}; they name releases of {known}")
+
+    def _require_free(self, configured: str, release: str) -> None:
+        """No study may be read twice by one release."""
+        taken = set(self.settings.active_releases) - {configured}
+        taken |= {name for item in self.rollouts.all() if item.alias != alias_of(configured) for name in item.releases}
+        if release in taken:
+            raise CannotRollOut(f"{release} reads images already, under another alias")
+
+
+def in_words(item: Mapping[str, Any]) -> str:
+    """How an alias stands, in a line: an item of `list`."""
+    words = [item["state"], f"{item['serving']} reads new studies"]
+    if item["candidate"]:
+        share = f" {item['fraction']:.0%}" if item["fraction"] else ""
+        words.append(f"{item['candidate']} as {item['mode']}{share}")
+    if item["previous"]:
+        words.append(f"{item['previous']} is kept for rollback")
+    if item["serving"] != item["configured"]:
+        words.append(f"the settings still name {item['configured']}")
+    return f"{item['alias']}: {', '.join(words)}{'. ' + item['problem'] if item['problem'] else ''}"
+
+
+def _unchanged(configured: str) -> dict[str, Any]:
+    nothing = dict.fromkeys(("previous", "candidate", "mode", "fraction", "problem", "changed_at", "changed_by"))
+    return {"alias": alias_of(configured), "configured": configured, "serving": configured, "state": "done", **nothing}

@@ -1,0 +1,189 @@
+"""STOW-RS into the archive: parts are Part 10 files, taken by the same writer as C-STORE, and the studies of a request are closed."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from hilum import telemetry
+from hilum.api.stow import Stowed
+from hilum.errors import ConfigurationError, Retry
+from hilum.receive import file_meta
+from hilum.receive.account import Account
+from hilum.receive.arriving import Arriving
+from hilum.receive.file_meta import FileMeta
+from hilum.receive.header import Header
+from hilum.receive.indexing import indexing
+from hilum.receive.reception import Reception
+from hilum.receive.refusals import CannotUnderstand, DataSetDoesNotMatch, OutOfResources, Refusal, TooLarge
+from hilum.receive.store_command import StoreCommand
+from hilum.receive.taking import Taken, Taker
+from hilum.receive.verdicts import Verdicts
+from hilum.receive.watermarks import Watermarks
+from hilum.settings import Settings
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger
+from hilum.store.views import LedgerViews
+
+_ROWS_SECONDS: Final = 10.0
+_LOOK_SECONDS: Final = 0.05
+_ROWS_AT_ONCE: Final = 1000  # a database bounds what one query may name
+_FLUSH_SECONDS: Final = 8.0
+log = telemetry.logger("receive")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one part; see `api.stow.Stowed`."""
+
+    sop_class_uid: str
+    sop_instance_uid: str
+    study_instance_uid: str
+    failure: int | None = None
+    comment: str = ""
+    is_transient: bool = False
+
+
+@contextlib.contextmanager
+def stow_store(
+    settings: Settings, ledger: Ledger, views: LedgerViews, stop: threading.Event, rows_seconds: float = _ROWS_SECONDS
+) -> Iterator[StowStore]:
+    """For the web process, which `stop` ends; what was acknowledged is indexed before this ends. Raises ConfigurationError.
+
+    `rows_seconds`: how long the end of a request waits for the rows of its images.
+    """
+    archive = Archive(settings.archive_dir, f"{socket.gethostname()}-web", settings.receive.write_out_bytes)
+    with archive.held(archive.process) as is_ours:
+        if not is_ours:
+            raise ConfigurationError([f"archive: another web process named {archive.process} uses {settings.archive_dir}."])
+        titles = settings.stow.calling_ae_title, settings.stow.called_ae_title or settings.receive.ae_titles[0]
+        with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception:
+            yield StowStore(titles, reception, Watermarks(settings.receive, archive, views), ledger, views, rows_seconds)
+
+
+class StowStore:
+    """See `api.stow.Store`. `titles`: the Calling and the Called AE Title that objects are recorded with."""
+
+    def __init__(
+        self,
+        titles: tuple[str, str],
+        reception: Reception,
+        watermarks: Watermarks,
+        ledger: Ledger,
+        views: LedgerViews,
+        rows_seconds: float,
+    ) -> None:
+        self._titles, self._reception, self._watermarks, self._rows_seconds = titles, reception, watermarks, rows_seconds
+        self._ledger, self._views = ledger, views
+
+    def refusal(self) -> str | None:
+        """Why nothing can be taken now, or None."""
+        rejection = self._watermarks.rejection()
+        return None if rejection is None else rejection.advice
+
+    def begin(self, study_instance_uid: str | None, peer_address: str) -> StowPart:
+        """A new part."""
+        return StowPart(self._reception, study_instance_uid, self._titles, peer_address)
+
+    def close(self, stowed: Sequence[Stowed]) -> None:
+        """End the quiet period of each study as soon as its images have their rows; if that takes too long, it runs on by itself."""
+        images = [item for item in stowed if item.study_instance_uid]
+        try:
+            self._await_rows({item.sop_instance_uid for item in images})
+            for study in sorted({item.study_instance_uid for item in images}):
+                self._ledger.complete(study, is_waiting=True)
+        except (Retry, SQLAlchemyError) as error:  # the images are durable, so the request has succeeded all the same
+            problem = error.detail if isinstance(error, Retry) else type(error).__name__
+            log.warning("study_not_closed", problem=problem, advice="its quiet period closes it")
+
+    def _await_rows(self, uids: set[str]) -> None:
+        """Raises Retry if they do not come."""
+        end = time.monotonic() + self._rows_seconds
+        while uids := uids - set(self._views.digests(sorted(uids)[:_ROWS_AT_ONCE])):
+            if time.monotonic() > end:
+                raise Retry("its images have no rows yet")
+            time.sleep(_LOOK_SECONDS)
+
+
+class StowPart:
+    """See `api.stow.Part`."""
+
+    def __init__(self, reception: Reception, study: str | None, titles: tuple[str, str], peer_address: str) -> None:
+        self._reception, self._study, self._titles, self._peer = reception, study, titles, peer_address
+        self._beginning = bytearray()
+        self._meta: FileMeta | None = None
+        self._arriving: Arriving | None = None
+        self._found_study = ""
+        self._taken = Taken.IMAGE
+        self._error: Refusal | OSError | None = None
+        self._verdicts = Verdicts(Account(peer_address, time.time()))
+
+    def write(self, piece: bytes) -> None:
+        """The next bytes; after an error they are let go."""
+        self._try(lambda: self._write(piece))
+
+    def end(self) -> Outcome:
+        """Durable, or refused."""
+        self._try(self._commit)
+        self.abandon()
+        meta = self._meta
+        names = (meta.sop_class_uid, meta.sop_instance_uid) if meta is not None else ("", "")
+        if self._error is None:
+            return Outcome(*names, self._found_study if self._taken is Taken.IMAGE else "")
+        failure = self._verdicts.failed(self._error)
+        is_transient = isinstance(self._error, OutOfResources | OSError) and not isinstance(self._error, TooLarge)
+        return Outcome(*names, "", failure.status, failure.comment, is_transient)
+
+    def abandon(self) -> None:
+        """Leave nothing that was not committed."""
+        if self._arriving is not None:
+            self._arriving.close()
+            self._arriving = None
+
+    def _try(self, step: Callable[[], None]) -> None:
+        """What is wrong with a part belongs into the answer: the other parts are taken all the same."""
+        if self._error is not None:
+            return
+        try:
+            step()
+        except (Refusal, OSError) as error:
+            self._error = error
+            self.abandon()
+
+    def _write(self, piece: bytes) -> None:
+        if self._arriving is not None:
+            self._arriving.write([memoryview(piece)])
+        else:
+            self._beginning += piece
+            self._begin(is_end=False)
+
+    def _commit(self) -> None:
+        if self._arriving is None:
+            self._begin(is_end=True)
+        assert self._arriving is not None
+        self._taken = self._arriving.commit()
+
+    def _begin(self, *, is_end: bool) -> None:
+        """As soon as the File Meta Information is there."""
+        try:
+            self._meta, start = file_meta.decode_of_others(bytes(self._beginning), *self._titles, self._peer)
+        except CannotUnderstand:
+            if is_end or len(self._beginning) > file_meta.MAXIMUM_BYTES:
+                raise
+            return
+        self._arriving = Arriving(StoreCommand(self._meta, self._meta.sop_class_uid), self._taker)
+        self._arriving.write([memoryview(bytes(self._beginning[start:]))])
+        self._beginning.clear()
+
+    def _taker(self, command: StoreCommand, header: Header) -> Taker:
+        self._found_study = header.study_instance_uid
+        if self._study is not None and header.study_instance_uid != self._study:
+            raise DataSetDoesNotMatch("Study Instance UID (0020,000D) differs from the address's")
+        return self._reception.taker(command, header)

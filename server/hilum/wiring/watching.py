@@ -1,0 +1,118 @@
+"""The watcher's process: folders into which somebody puts files, one thread each.
+
+Of several hosts that share an archive one takes the files of a folder, and the others stand by: the lock lies in the archive, so it
+holds as far as the archive is shared, and its owner's death gives it free.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from functools import partial
+from typing import Final
+from urllib.parse import quote
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from hilum import telemetry
+from hilum.domain import Lane
+from hilum.receive.file_lane import takers
+from hilum.receive.folder import Fate, FolderIntake, TakenFile
+from hilum.receive.scan import recover
+from hilum.receive.threads import log_failures, start_thread
+from hilum.receive.watched import WatchedFolder
+from hilum.settings import Settings, Watch
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger
+from hilum.wiring.charge import Charge
+from hilum.wiring.heartbeat import Heartbeat
+from hilum.wiring.ingesting import Origin, Stopped, taking
+
+_LOOK_SECONDS: Final = 1.0
+_LONGEST_REST_SECONDS: Final = 10.0
+_REST: Final = 200.0  # times what it costs to look: folders in which nothing happens take less than a hundredth of a core
+_STAND_BY_SECONDS: Final = 2.0
+log = telemetry.logger("wiring")
+
+
+def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+    """Watch all folders until told to stop."""
+    log_failures()
+    with Heartbeat(ledger, "watcher"):
+        threads = [start_thread(f"watch-{name}", _watch, name, watch, settings, ledger, stop) for name, watch in settings.watch.items()]
+        while not stop.wait(_LOOK_SECONDS):
+            if not all(thread.is_alive() for thread in threads):
+                raise RuntimeError("the thread of a watched folder has ended")
+        for thread in threads:
+            thread.join()
+
+
+def _watch(name: str, watch: Watch, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+    archive, lock = Archive(settings.archive_dir), f"watch-{quote(name, safe='')}"
+    is_said = False
+    while not stop.is_set():
+        with archive.held(lock) as is_ours:
+            if is_ours:
+                _recover(settings, ledger, archive)
+                _take(name, watch, settings, stop)
+                return
+        if not is_said:
+            log.info("watch_stands_by", watch=name, advice="another process takes its files; this one does when that has ended")
+            is_said = True
+        stop.wait(_STAND_BY_SECONDS)
+
+
+def _recover(settings: Settings, ledger: Ledger, archive: Archive) -> None:
+    """What the one before had taken lies in a folder of its own host, whose server may not start again for long."""
+    try:
+        recover(settings, ledger, archive, takers(archive.processes()))
+    except (SQLAlchemyError, OSError) as error:
+        log.warning("leftovers_not_indexed", problem=type(error).__name__, advice="the next start of a server indexes them")
+
+
+def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) -> None:
+    folder = WatchedFolder(watch.path, watch.when_taken, watch.settle_seconds)
+    origin = Origin(watch.calling_ae_title, watch.called_ae_title or settings.receive.ae_titles[0], Lane[watch.lane.upper()])
+    problem = ""
+    with taking(settings, origin, partial(_say, name), stop) as (intake, _):
+        while not stop.is_set():
+            rest = _LOOK_SECONDS
+            try:
+                rest = _look(name, folder, intake, stop)
+                problem = ""
+            except Stopped:
+                return
+            except OSError as error:
+                if problem != (problem := str(error.strerror)):
+                    log.error("folder_not_readable", watch=name, problem=problem, advice="nothing is taken from it until it is")
+            stop.wait(rest)
+
+
+def _look(name: str, folder: WatchedFolder, intake: FolderIntake, stop: threading.Event) -> float:
+    """Take what is whole; seconds until the next look."""
+    began = time.thread_time()
+    found = folder.whole(time.time())
+    rest = min(max(_LOOK_SECONDS, _REST * (time.thread_time() - began)), _LONGEST_REST_SECONDS)
+    for path in found:
+        if stop.is_set():
+            break
+        taken = intake.take(path)
+        _settle(name, folder, taken)
+        if taken.fate in (Fate.REFUSED, Fate.FAILED, Fate.SKIPPED):
+            log.warning("file_not_taken", watch=name, fate=taken.fate.value, detail=taken.detail)
+    return _LOOK_SECONDS if found else rest
+
+
+def _settle(name: str, folder: WatchedFolder, taken: TakenFile) -> None:
+    """A file that cannot be moved must not hold up those after it. Its name stays out of the log: people name files after patients."""
+    try:
+        folder.settle(taken)
+    except FileNotFoundError:  # somebody else has taken it away
+        return
+    except OSError as error:
+        folder.leave(taken.path)
+        log.error("file_not_moved", watch=name, problem=error.strerror, advice="it stays where it is until it changes; look at it")
+
+
+def _say(name: str, reason: str) -> None:
+    log.warning("watch_waits", watch=name, reason=reason)

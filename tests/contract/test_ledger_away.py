@@ -1,0 +1,79 @@
+"""What a database says when it does not answer, on SQLite and on a real PostgreSQL: the loops wait then, and crash at anything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sqlalchemy import QueuePool, create_engine, make_url, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from hilum.store.database import AWAY, open_engine, words_of
+from tests.support.ledgers import migrated_postgres
+
+
+def failure(act: Callable[[], object]) -> SQLAlchemyError:
+    with pytest.raises(SQLAlchemyError) as caught:
+        act()
+    return caught.value
+
+
+@pytest.fixture
+def url(postgres_url: str) -> str:
+    return migrated_postgres(postgres_url)
+
+
+def test_a_server_that_ends_our_connection_in_the_middle_is_away(url: str) -> None:
+    engine, other = open_engine(url), open_engine(url)
+
+    def lose(statement: str) -> None:
+        with engine.begin() as connection:
+            pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
+            with other.begin() as killer:
+                killer.execute(text(f"SELECT pg_terminate_backend({pid}, 5000)"))
+            if statement:
+                connection.execute(text(statement))
+
+    for statement in ("", "SELECT 1", "INSERT INTO installation VALUES ('a', 'b')"):  # the first one ends at its commit
+        assert isinstance(failure(lambda said=statement: lose(said)), AWAY), statement
+    with engine.begin() as connection:
+        assert connection.execute(text("SELECT count(*) FROM installation WHERE key = 'a'")).scalar_one() == 0
+    engine.dispose()
+    other.dispose()
+
+
+def test_a_server_that_is_not_there_is_away(url: str, tmp_path: Path) -> None:
+    engine = open_engine(make_url(url).update_query_dict({"host": str(tmp_path)}).render_as_string(hide_password=False))
+    error = failure(engine.connect)
+    assert isinstance(error, AWAY)
+    assert "No such file or directory" in words_of(error)
+
+
+def test_a_lock_that_nobody_gives_free_is_away(url: str) -> None:
+    engine = open_engine(url)
+    with engine.begin() as first, engine.begin() as second:
+        first.execute(text("LOCK TABLE installation"))
+        second.execute(text("SET LOCAL lock_timeout = 10"))
+        assert isinstance(failure(lambda: second.execute(text("SELECT 1 FROM installation"))), AWAY)
+    engine.dispose()
+
+
+def test_a_pool_without_a_free_connection_is_away(ledger_url: str) -> None:
+    engine = create_engine(ledger_url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.01)
+    with engine.connect():
+        error = failure(engine.connect)
+    assert isinstance(error, AWAY)
+    assert "QueuePool limit" in words_of(error)
+    engine.dispose()
+
+
+def test_what_we_ask_wrongly_is_a_bug(ledger_url: str) -> None:
+    engine = open_engine(ledger_url)
+    wrong = ["INSERT INTO installation (key) VALUES ('a')"]
+    if engine.dialect.name == "postgresql":  # SQLite has one word for both
+        wrong.append("SELECT 1 FROM installation WHERE key = 1 AND")
+    for statement in wrong:
+        with engine.connect() as connection:
+            assert not isinstance(failure(lambda said=statement, to=connection: to.execute(text(said))), AWAY), statement
+    engine.dispose()

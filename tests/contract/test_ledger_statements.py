@@ -1,0 +1,85 @@
+"""What a study costs the ledger, in statements: a careless query more is paid for with every study. docs/cpu.md names them."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import event
+
+from hilum.assemble import Close, assemble
+from hilum.domain import (
+    Advance,
+    DeliveryJob,
+    DeliveryState,
+    Document,
+    Job,
+    NewDocument,
+    ReadingState,
+    Release,
+    ReportJob,
+    ResultState,
+    StudyJob,
+    StudyState,
+)
+from hilum.store.ledger import Ledger
+from hilum.store.migrate import migrate
+from tests.contract.test_ledger import arrival
+from tests.support.results import make_release
+
+# Claim and advance of a study of two images, without BEGIN and COMMIT.
+_MOST = {"analyse": (7, 4), "assemble": (7, 4), "report": (6, 6), "deliver": (5, 1)}
+
+
+def test_statements_of_a_study(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    migrate(url)
+    ledger, release = Ledger(url), make_release()
+    ledger.record([dataclasses.replace(arrival(number, releases=(release.id,)), quiet_seconds=0.0) for number in (1, 2)])
+    assert {stage: _served(ledger, stage, release) for stage in _MOST} == _MOST
+
+
+def _served(ledger: Ledger, stage: str, release: Release) -> tuple[int, int]:
+    """Statements of the claim and of the advance."""
+    with _counting(ledger) as claimed:
+        jobs = ledger.claim(stage, 8, "worker", 60)
+    with _counting(ledger) as advanced:
+        written = ledger.advance(stage, [(job.lease, _decided(job, release)) for job in jobs])
+    assert written
+    assert all(written)
+    return len(claimed), len(advanced)
+
+
+def _decided(job: Job, release: Release) -> Advance:
+    if isinstance(job, StudyJob):
+        decided = assemble(job, {release.id: release}, uuid.NAMESPACE_OID, time.time())
+        assert isinstance(decided, Close)
+        return Advance(StudyState.CLOSED, results=decided.results)
+    if isinstance(job, ReportJob):
+        return Advance(ResultState.REPORTED, documents=[_document("sr", "pacs"), _document("json")])
+    return Advance(DeliveryState.DELIVERED) if isinstance(job, DeliveryJob) else _analysed(release)
+
+
+def _analysed(release: Release) -> Advance:
+    return Advance(ReadingState.ANALYSED, {"logits": [0.0] * len(release.labels), "view": "PA"})
+
+
+def _document(kind: str, *destinations: str) -> NewDocument:
+    return NewDocument(Document(kind, "application/dicom", b"", sop_instance_uid=f"2.25.{len(kind)}"), destinations)
+
+
+@contextmanager
+def _counting(ledger: Ledger) -> Iterator[list[str]]:
+    said: list[str] = []
+
+    def hear(*arguments: object) -> None:
+        said.append(str(arguments[2]))
+
+    event.listen(ledger._engine, "before_cursor_execute", hear)
+    yield said
+    event.remove(ledger._engine, "before_cursor_execute", hear)
+    said[:] = [statement for statement in said if not statement.startswith("BEGIN")]

@@ -1,0 +1,171 @@
+"""What a batch writes is what its arrivals would have written one after the other, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, select
+from sqlalchemy.exc import OperationalError
+
+from hilum.domain import Instance, Lane, Rejection, RemovalReason, RolloutMode
+from hilum.store import schema
+from hilum.store.arrival import Arrival
+from hilum.store.ledger import Ledger
+from hilum.store.recording import RecordOutcome
+from hilum.store.rollouts import Order, Rollouts
+from tests.support.ledgers import migrated_postgres, migrated_sqlite
+from tests.support.street import Clock
+
+_RELEASES = ("a@1", "b@1")
+# Rows get their numbers in another order, and nothing else differs.
+_NUMBERS = ("id", "instance_id")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledgers(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[tuple[Ledger, Ledger]]:
+    folders = [tmp_path / name for name in ("one", "other")]
+    for folder in folders:
+        folder.mkdir()
+    is_sqlite = request.param == "sqlite"
+    opened = [
+        Ledger(migrated_sqlite(folder) if is_sqlite else migrated_postgres(request.getfixturevalue("postgres_url")), clock)
+        for folder in folders
+    ]
+    yield opened[0], opened[1]
+    for ledger in opened:
+        ledger.close()
+
+
+def arrival(image: int, study: int, *, header: int = 0, pixels: int = 0, received_at: float = 0.0) -> Arrival:
+    """The same image with another header is a revision, with other pixels a conflict."""
+    instance = Instance(
+        sop_instance_uid=f"1.2.{image}",
+        sop_class_uid="1.2.840.10008.5.1.4.1.1.1.1",
+        study_instance_uid=f"1.3.{study}",
+        series_instance_uid=f"1.3.{study}.1",
+        transfer_syntax_uid="1.2.840.10008.1.2.1",
+        path=f"ab/cd/{uuid.uuid4().hex}.dcm",
+        size_bytes=10,
+        digest=f"d{image}.{header}.{pixels}",
+        pixel_digest=f"p{image}.{pixels}",
+        received_at=received_at,
+        calling_ae_title="MODALITY",
+        called_ae_title="HILUM",
+        header=b"header",
+    )
+    return Arrival(instance, Lane(study % 3), _RELEASES, quiet_seconds=10, maximum_wait_seconds=25)
+
+
+def drawn(source: random.Random, count: int) -> list[Arrival]:
+    """Few images, so that most come again: the same, corrected, with other pixels, or in another study."""
+    found = []
+    for _ in range(count):
+        image = source.randrange(count)
+        study = image % 4 if source.random() < 0.9 else source.randrange(4)
+        header, pixels = (int(source.random() < 0.2) for _ in range(2))
+        found.append(arrival(image, study, header=header, pixels=pixels, received_at=source.uniform(0, 100)))
+    return found
+
+
+def written(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
+    """All rows of what recording touches, without their numbers."""
+    tables = (schema.instance, schema.reading, schema.study, schema.conflict, schema.expired_file, schema.comparison)
+    with ledger._engine.begin() as connection:
+        found = {table.name: [dict(row._mapping) for row in connection.execute(select(table))] for table in tables}
+    uids = {row["id"]: row["sop_instance_uid"] for row in found["instance"]}
+    for row in (row for rows in found.values() for row in rows):
+        row["of"] = uids.get(row.get("instance_id"))
+        for name in _NUMBERS:
+            row.pop(name, None)
+    return {name: sorted(rows, key=repr) for name, rows in found.items()}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_batch_is_what_its_arrivals_are_one_by_one(ledgers: tuple[Ledger, Ledger], clock: Clock, seed: int) -> None:
+    together, singly = ledgers
+    source = random.Random(seed)
+    crashed = [arrival(0, 0)]  # recorded again by the scan at start, under its own path
+    note = Rejection("1.2.5", "1.3.1", RemovalReason.QUALITY, "1.9", "MODALITY")
+    seen: set[RecordOutcome] = set()
+    for ledger in ledgers:
+        ledger.reject([note])
+    for _ in range(4):
+        arrivals = drawn(source, 24) + crashed
+        outcomes = together.record(arrivals)
+        assert outcomes == [singly.record([item])[0] for item in arrivals]
+        seen |= set(outcomes)
+        assert written(together) == written(singly)
+        clock.now += source.uniform(1, 30)
+    assert {RecordOutcome.NEW, RecordOutcome.DUPLICATE, RecordOutcome.HEADER_REVISION, RecordOutcome.CONFLICT} <= seen
+
+
+def test_a_batch_of_new_images_takes_as_many_statements_as_one(ledgers: tuple[Ledger, Ledger]) -> None:
+    counts = []
+    for ledger, size in zip(ledgers, (1, 60), strict=True):
+        said: list[str] = []
+        event.listen(ledger._engine, "before_cursor_execute", lambda *a, said=said: said.append(a[2]))
+        assert set(ledger.record([arrival(number, number // 2) for number in range(size)])) == {RecordOutcome.NEW}
+        counts.append(len(said))
+    assert counts[0] == counts[1]
+
+
+def test_no_statement_holds_more_headers_than_postgresql_takes(ledgers: tuple[Ledger, Ledger]) -> None:
+    said: list[str] = []
+    event.listen(ledgers[0]._engine, "before_cursor_execute", lambda *a: said.append(a[2]))
+    assert set(ledgers[0].record([arrival(number, number // 2) for number in range(121)])) == {RecordOutcome.NEW}
+    assert sum(statement.startswith("INSERT INTO instance ") for statement in said) == 3
+
+
+def test_studies_are_assigned_in_one_order(ledgers: tuple[Ledger, Ledger]) -> None:
+    """Two listeners that get images of the same studies by turns would wait for each other (PostgreSQL)."""
+    ledger, _ = ledgers
+    with contextlib.closing(Rollouts(ledger.url)) as rollouts:
+        rollouts.start("a@1", "a@2", Order(RolloutMode.SWITCH), "a person")
+    ledger.record([arrival(image, study) for image, study in enumerate((3, 1, 2, 1))])
+    with ledger._engine.begin() as connection:
+        written = connection.execute(select(schema.assignment.c.study_instance_uid).order_by(schema.assignment.c.id)).scalars().all()
+    assert written == ["1.3.1", "1.3.2", "1.3.3"]
+
+
+def test_no_arrivals_are_no_rows(ledgers: tuple[Ledger, Ledger]) -> None:
+    assert ledgers[0].record([]) == []
+    assert not any(written(ledgers[0]).values())
+
+
+def test_two_listeners_record_the_same_images_in_opposite_order(ledgers: tuple[Ledger, Ledger]) -> None:
+    """As a router does that sends a study twice: whoever is second finds the rows of the first, or tries again as the indexer does."""
+    ledger, start, images = ledgers[0], threading.Barrier(2), list(range(40))
+    outcomes: list[RecordOutcome] = []
+
+    def listen(order: list[int]) -> None:
+        own = Ledger(ledger.url)
+        start.wait()
+        for begin in range(0, len(order), 10):
+            batch = [arrival(image, image // 2) for image in order[begin : begin + 10]]
+            outcomes.extend(record(own, batch))
+        own.close()
+
+    def record(own: Ledger, batch: list[Arrival]) -> list[RecordOutcome]:
+        while True:
+            try:
+                return own.record(batch)
+            except OperationalError:  # PostgreSQL found two that wait for each other, and let one go on
+                continue
+
+    listeners = [threading.Thread(target=listen, args=(order,)) for order in (images, images[::-1])]
+    for thread in listeners:
+        thread.start()
+    for thread in listeners:
+        thread.join()
+    assert len(outcomes) == 80
+    rows = written(ledger)
+    assert len(rows["instance"]) == 40
+    assert len(rows["reading"]) == 40 * len(_RELEASES)
+    assert {(row["revision"], row["open_readings"]) for row in rows["study"]} == {(2, 2 * len(_RELEASES))}

@@ -1,0 +1,177 @@
+"""`hilum ingest`: files without a network, with a running server and without one; repeated, interrupted, on a full disk."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import sqlite3
+import subprocess
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from load_tests.phantom import make_instance, make_study, save, uid_for
+from load_tests.serving import Hilum
+from tests.support.installation import START_SECONDS, hilum_with
+from tests.support.listening import data_set_of
+from tests.support.models import make_tiny
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Hilum:
+    """Settings and a migrated ledger; nothing runs."""
+    made = Hilum(tmp_path / "hilum", {}, receive={"reserve_bytes": 0})
+    made.write_settings()
+    subprocess.run(made.command("migrate"), check=True, capture_output=True)
+    return made
+
+
+def ingest(server: Hilum, *words: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(server.command("ingest", *map(str, words)), capture_output=True, text=True, timeout=120, check=False)
+
+
+def rows(server: Hilum, query: str) -> list[dict[str, Any]]:
+    with sqlite3.connect(server.folder / "state/ledger.sqlite") as connection:
+        connection.row_factory = sqlite3.Row
+        return [dict(row) for row in connection.execute(query)]
+
+
+def stored(server: Hilum) -> dict[str, bytes]:
+    """SOP Instance UID to the data set in the archive."""
+    archive = server.folder / "state/archive"
+    return {row["sop_instance_uid"]: data_set_of(archive / row["path"]) for row in rows(server, "SELECT * FROM instance")}
+
+
+def draw(folder: Path, count: int) -> dict[str, Path]:
+    """Small files in folders below each other; their UIDs."""
+    made, base = {}, make_instance(5, rows=64, columns=64)
+    for number in range(count):
+        base.SOPInstanceUID = base.file_meta.MediaStorageSOPInstanceUID = uid_for("ingest", number)
+        base.PixelData = number.to_bytes(2, "little") + base.PixelData[2:]
+        target = folder / f"{number % 3}" / f"{number % 2}"
+        target.mkdir(parents=True, exist_ok=True)
+        made[str(base.SOPInstanceUID)] = save(base, target / f"{number:04}.dcm")
+    return made
+
+
+def test_a_folder_is_taken_once_bit_for_bit_and_what_is_not_dicom_is_said(installation: Hilum, tmp_path: Path) -> None:
+    made = draw(tmp_path / "files", 30)
+    (tmp_path / "files/readme.txt").write_text("no DICOM")
+    (tmp_path / "files/empty").touch()
+    (tmp_path / "files/DICOMDIR").write_bytes(bytes(128) + b"DICM")
+    ct = make_instance(9, rows=32, columns=32, overrides={"SOPClassUID": "1.2.840.10008.5.1.4.1.1.2"})
+    ct.file_meta.MediaStorageSOPClassUID = ct.SOPClassUID
+    save(ct, tmp_path / "files/ct.dcm")
+    done = ingest(installation, tmp_path / "files")
+    assert done.stdout.startswith("30 stored, 0 known, 0 discarded, 2 refused, 2 skipped, 0 failed"), done.stdout + done.stderr
+    assert done.returncode == 1, "two were refused"
+    assert "readme.txt: not a DICOM file" in done.stderr
+    assert "ct.dcm: Of this SOP Class nothing can be stored" in done.stderr
+    assert stored(installation) == {uid: data_set_of(file) for uid, file in made.items()}
+    assert {row["lane"] for row in rows(installation, "SELECT lane FROM reading")} == {2}, "the lane reanalysis"
+    for name in ("ct.dcm", "DICOMDIR"):
+        (tmp_path / "files" / name).unlink()
+    again = ingest(installation, tmp_path / "files")
+    assert again.stdout.startswith("0 stored, 30 known"), again.stdout
+    assert again.returncode == 0
+    assert len(rows(installation, "SELECT 1 FROM reading")) == 30, "nothing is read twice"
+
+
+def test_on_a_terminal_a_line_counts_along(installation: Hilum, tmp_path: Path) -> None:
+    draw(tmp_path / "files", 3)
+    ours, theirs = pty.openpty()
+    terminal = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}
+    command = installation.command("ingest", str(tmp_path / "files"))
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, timeout=120, check=False, env=terminal)
+    os.close(theirs)
+    assert done.returncode == 0
+    assert b"3 stored" in os.read(ours, 1 << 16)
+    os.close(ours)
+
+
+def test_a_route_and_a_lane_are_those_that_were_asked_for(tmp_path: Path) -> None:
+    made = Hilum(
+        tmp_path / "hilum", {}, receive={"reserve_bytes": 0, "ae_titles": ["HILUM", "NIGHT"]}, **{"routes.NIGHT": {"lane": "urgent"}}
+    )
+    made.write_settings()
+    subprocess.run(made.command("migrate"), check=True, capture_output=True)
+    files = list(draw(tmp_path / "files", 2).values())
+    assert ingest(made, files[0], "--to", "NIGHT", "--lane", "route", "--from", "RESEARCH").returncode == 0
+    assert ingest(made, files[1], "--to", "NIGHT", "--lane", "live").returncode == 0
+    columns = "lane, calling_ae_title, called_ae_title"
+    lanes = rows(made, f"SELECT {columns} FROM reading JOIN instance ON instance.id = instance_id ORDER BY reading.id")
+    assert lanes == [
+        {"lane": 0, "calling_ae_title": "RESEARCH", "called_ae_title": "NIGHT"},
+        {"lane": 1, "calling_ae_title": "HILUM_INGEST", "called_ae_title": "NIGHT"},
+    ]
+    assert ingest(made, files[0], "--lane", "soon").returncode == 2
+
+
+def test_killed_in_the_middle_and_repeated_everything_is_there_once(installation: Hilum, tmp_path: Path) -> None:
+    made = draw(tmp_path / "files", 400)
+    for _ in range(3):
+        running = subprocess.Popen(installation.command("ingest", str(tmp_path / "files")), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(1.1)
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+    done = ingest(installation, tmp_path / "files")
+    assert done.returncode == 0, done.stderr
+    assert stored(installation) == {uid: data_set_of(file) for uid, file in made.items()}
+    counts = Counter(row["instance_id"] for row in rows(installation, "SELECT instance_id FROM reading"))
+    assert len(counts) == 400
+    assert set(counts.values()) == {1}
+    left = [path for path in (installation.folder / "state/archive/unindexed").rglob("*") if path.is_file()]
+    assert left == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_said_and_the_rest_is_taken(installation: Hilum, tmp_path: Path) -> None:
+    made = list(draw(tmp_path / "files", 3).values())
+    made[1].chmod(0)
+    done = ingest(installation, tmp_path / "files")
+    assert done.stdout.startswith("2 stored"), done.stdout
+    assert "cannot be read: Permission denied" in done.stderr
+    assert done.returncode == 1
+
+
+def test_a_nearly_full_disk_is_waited_for(tmp_path: Path) -> None:
+    full = Hilum(tmp_path / "hilum", {}, receive={"reserve_bytes": 1 << 60})
+    full.write_settings()
+    subprocess.run(full.command("migrate"), check=True, capture_output=True)
+    draw(tmp_path / "files", 3)
+    with subprocess.Popen(full.command("ingest", str(tmp_path / "files")), stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert "MiB of disk are free" in running.stderr.readline()
+        running.kill()
+    assert stored(full) == {}
+
+
+def test_a_missing_file_is_a_failure_and_no_traceback(installation: Hilum, tmp_path: Path) -> None:
+    done = ingest(installation, tmp_path / "nothing")
+    assert done.returncode == 1
+    assert "cannot be read: No such file or directory" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_running_server_reads_what_was_taken_and_watches_a_folder(tmp_path: Path) -> None:
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    watch = {"watch.scanner": {"path": str(inbox), "settle_seconds": 0.5, "lane": "live"}}
+    with hilum_with(tmp_path / "hilum", make_tiny(tmp_path / "tiny"), {}, **watch) as server:
+        server.wait_until_ready(START_SECONDS)
+        for seed, folder in ((3, tmp_path / "study"), (4, inbox / "study")):
+            folder.mkdir()
+            for number, image in enumerate(make_study(seed=seed, views=("PA", "AP"), rows=128, columns=128)):
+                save(image, folder / f"{number}.dcm")
+        (inbox / "letter.txt").write_text("Dear colleague")
+        assert ingest(server, tmp_path / "study").returncode == 0
+        results = wait_for(lambda: len(found := rows(server, "SELECT outcome FROM result")) == 2 and found, what="both results")
+        assert [row["outcome"] for row in results] == ["analysed", "analysed"]
+        wait_for((inbox / "refused/letter.txt.txt").exists, what="the reason")
+    assert sorted(file.name for file in (inbox / "taken/study").iterdir()) == ["0.dcm", "1.dcm"]
+    assert "Dear" not in server.log.read_text()

@@ -1,0 +1,193 @@
+"""TLS on the listener: DCMTK and pynetdicom as senders, certificates that are wrong, missing, renewed; peers that stall."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pynetdicom import AE
+from pynetdicom.sop_class import Verification
+
+from load_tests.phantom import make_instance, save
+from tests.support.certificates import Authority, Identity
+from tests.support.listening import ListenerProcess, data_set_of, make_settings
+from tests.support.peers import require_program
+from tests.support.waiting import wait_for
+
+
+@dataclass(frozen=True)
+class Site:
+    """A listener with mutual TLS, its authority, and a sender that has what it needs."""
+
+    listener: ListenerProcess
+    authority: Authority
+    sender: Identity
+    own: Identity
+
+
+@pytest.fixture(scope="module", params=["streaming", "pynetdicom"])
+def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Site]:
+    folder = tmp_path_factory.mktemp("tls")
+    authority = Authority(folder / "certificates")
+    own, sender = authority.identity("hilum", "IP:127.0.0.1"), authority.identity("modality")
+    tls = {
+        "tls_port": 2762,
+        "tls_certificate_file": own.certificate,
+        "tls_key_file": own.key,
+        "tls_client_ca_file": authority.file,
+        "acse_timeout_seconds": 3,
+    }
+    with ListenerProcess(make_settings(folder / "state", listener=request.param, **tls)) as running:
+        yield Site(running, authority, sender, own)
+
+
+def storescu(site: Site, identity: Identity | None, calling: str, *files: Path) -> subprocess.CompletedProcess[str]:
+    shown = ["+tla"] if identity is None else ["+tls", str(identity.key), str(identity.certificate)]
+    command = [require_program("storescu", "dcmtk"), "-v", *shown, "+cf", str(site.authority.file), "-aet", calling, "-aec", "HILUM"]
+    target = ["127.0.0.1", str(site.listener.tls_port), *map(str, files)]
+    return subprocess.run(
+        [*command, *target], check=False, capture_output=True, text=True, timeout=60, env={**os.environ, "TCP_NODELAY": "1"}
+    )
+
+
+def plain_echo(port: int) -> int:
+    """A C-ECHO without TLS; DCMTK's exit code."""
+    command = [require_program("echoscu", "dcmtk"), "-aec", "HILUM", "127.0.0.1", str(port)]
+    return subprocess.run(command, check=False, timeout=30).returncode
+
+
+def advice_of_the_newest_failure(site: Site, since: int) -> str:
+    failed = "SELECT advice FROM association WHERE outcome = 'tls_failed' ORDER BY id"
+    rows = wait_for(lambda: site.listener.rows(failed)[since:], what="the row of the failed handshake")
+    return str(rows[-1]["advice"])
+
+
+def failures(site: Site) -> int:
+    return len(site.listener.rows("SELECT 1 FROM association WHERE outcome = 'tls_failed'"))
+
+
+def test_dcmtk_stores_over_mutual_tls_bit_for_bit(site: Site, tmp_path: Path) -> None:
+    drawn = [make_instance(number, rows=600, columns=500) for number in (301, 302, 303)]
+    files = [save(dataset, tmp_path / f"{number}.dcm") for number, dataset in enumerate(drawn)]
+    answer = storescu(site, site.sender, "TLSDR", *files)
+    assert answer.stderr.count("Received Store Response (Success)") == 3, answer.stderr
+    stored = wait_for(lambda: len(site.listener.data_sets()) == 3 and site.listener.data_sets(), what="the rows")
+    assert sorted(stored.values()) == sorted(data_set_of(file) for file in files)
+    row = wait_for(lambda: site.listener.rows("SELECT * FROM association WHERE calling_ae_title = 'TLSDR'"), what="the row")[0]
+    assert (row["outcome"], row["stored"]) == ("released", 3)
+
+
+def test_pynetdicom_echoes_and_aborts(site: Site) -> None:
+    context = ssl.create_default_context(cafile=site.authority.file)
+    context.load_cert_chain(site.sender.certificate, site.sender.key)
+    ae = AE("PYNETDICOM")
+    ae.add_requested_context(Verification)
+    for _ in range(5):
+        association = ae.associate("127.0.0.1", site.listener.tls_port, ae_title="HILUM", tls_args=(context, "127.0.0.1"))
+        assert association.is_established
+        assert [association.send_c_echo().Status for _ in range(3)] == [0, 0, 0]
+        association.abort()
+    ended = "SELECT 1 FROM association WHERE calling_ae_title = 'PYNETDICOM' AND reason = 'aborted_by_peer'"
+    wait_for(lambda: len(site.listener.rows(ended)) == 5, what="the rows")
+
+
+def test_the_port_without_tls_serves_beside_it(site: Site) -> None:
+    assert plain_echo(site.listener.port) == 0
+
+
+def test_a_stranger_is_refused_with_advice(site: Site, tmp_path: Path) -> None:
+    stranger = Authority(tmp_path / "others").identity("stranger")
+    file = save(make_instance(9, rows=32, columns=32), tmp_path / "9.dcm")
+    for identity, said in ((stranger, "have it signed by the authority"), (None, "It showed no certificate")):
+        before = failures(site)
+        assert "Received Store Response" not in storescu(site, identity, "STRANGER", file).stderr
+        assert said in advice_of_the_newest_failure(site, before)
+    assert site.listener.rows("SELECT 1 FROM association WHERE calling_ae_title = 'STRANGER'") == []
+
+
+def test_plain_dicom_on_the_tls_port_is_told_so(site: Site) -> None:
+    before = failures(site)
+    assert plain_echo(site.listener.tls_port) != 0
+    assert "is no TLS" in advice_of_the_newest_failure(site, before)
+
+
+def test_old_tls_is_refused(site: Site) -> None:
+    before = failures(site)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(site.authority.file)
+    context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("AES128-SHA:@SECLEVEL=0")  # without forward secrecy
+    with socket.create_connection(("127.0.0.1", site.listener.tls_port)) as plain, pytest.raises(OSError, match=r"(?i)handshake|alert"):
+        context.wrap_socket(plain, server_hostname="127.0.0.1")
+    assert "TLS 1.2 or newer, with forward secrecy" in advice_of_the_newest_failure(site, before)
+
+
+def test_stalled_handshakes_hold_nobody_up_and_end(site: Site, tmp_path: Path) -> None:
+    before = failures(site)
+    stalled = [socket.create_connection(("127.0.0.1", site.listener.tls_port)) for _ in range(40)]
+    file = save(make_instance(77, rows=32, columns=32), tmp_path / "77.dcm")
+    assert "Received Store Response (Success)" in storescu(site, site.sender, "BESIDE", file).stderr
+    for connection in stalled:
+        connection.settimeout(20)
+        assert connection.recv(1) == b"", "we end it after the time-out"
+        connection.close()
+    wait_for(lambda: failures(site) - before == 40, what="their rows")
+
+
+def test_a_look_by_a_load_balancer_leaves_no_row(site: Site) -> None:
+    before = failures(site)
+    for _ in range(3):
+        socket.create_connection(("127.0.0.1", site.listener.tls_port)).close()
+    assert plain_echo(site.listener.tls_port) != 0
+    advice_of_the_newest_failure(site, before)
+    assert failures(site) == before + 1, "only the one that said something"
+
+
+def test_a_renewed_certificate_is_used_without_restart(site: Site, tmp_path: Path) -> None:
+    renewed = site.authority.identity("renewed", "IP:127.0.0.1")
+    kept = [Path(shutil.copy(file, tmp_path / file.name)) for file in (site.own.certificate, site.own.key)]
+    assert common_name(site) == "hilum"
+    replace(renewed, site.own)
+    assert common_name(site) == "renewed"
+    site.own.certificate.write_text("no certificate")
+    assert common_name(site) == "renewed", "the last good one stays"
+    replace(Identity(*kept), site.own)
+    assert common_name(site) == "hilum"
+    assert "certificates_not_usable" in site.listener.log.read_text()
+
+
+def replace(new: Identity, old: Identity) -> None:
+    """The key first: for a moment they do not belong together, and the former ones stay."""
+    shutil.copy(new.key, old.key)
+    shutil.copy(new.certificate, old.certificate)
+
+
+def common_name(site: Site) -> str:
+    """Of the certificate that the listener shows."""
+    context = ssl.create_default_context(cafile=site.authority.file)
+    context.load_cert_chain(site.sender.certificate, site.sender.key)
+    with (
+        socket.create_connection(("127.0.0.1", site.listener.tls_port)) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
+    ):
+        certificate = secured.getpeercert() or {}
+        return str(dict(part[0] for part in certificate["subject"])["commonName"])  # type: ignore[arg-type, misc]
+
+
+def test_the_process_ends_soon_with_tls_associations_open(site: Site) -> None:
+    """Last in this file: it ends the listener."""
+    context = ssl.create_default_context(cafile=site.authority.file)
+    context.load_cert_chain(site.sender.certificate, site.sender.key)
+    ae = AE("IDLE")
+    ae.add_requested_context(Verification)
+    open_ones = [ae.associate("127.0.0.1", site.listener.tls_port, ae_title="HILUM", tls_args=(context, "127.0.0.1")) for _ in range(4)]
+    assert all(association.is_established for association in open_ones)
+    assert site.listener.stop() == 0
+    wait_for(lambda: all(association.is_aborted for association in open_ones), what="A-ABORT: they are not cut off when their time is over")

@@ -1,0 +1,224 @@
+"""STOW-RS against a whole server: dicomweb-client, raw multipart bodies that are wrong in every way, and what a request promises."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pydicom
+import pytest
+from dicomweb_client.api import DICOMwebClient
+from pydicom import Dataset
+
+from load_tests.phantom import make_instance, make_study
+from load_tests.serving import Hilum
+from tests.support.installation import START_SECONDS, hilum_with, processes
+from tests.support.listening import data_set_of
+from tests.support.models import make_tiny
+from tests.support.waiting import wait_for
+
+QUIET_SECONDS = 600.0  # so that nothing but the end of a request can close a study
+RELATED = 'multipart/related; type="application/dicom"; boundary={}'
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
+    folder = tmp_path_factory.mktemp("stow")
+    with hilum_with(folder, make_tiny(folder / "tiny"), {}, quiet_seconds=QUIET_SECONDS) as running:
+        running.wait_until_ready(START_SECONDS)
+        yield running
+
+
+def encoded(dataset: Dataset) -> bytes:
+    buffer = BytesIO()
+    dataset.save_as(buffer, enforce_file_format=True)
+    return buffer.getvalue()
+
+
+def body(*parts: bytes, boundary: str = "B", header: str = "Content-Type: application/dicom\r\n") -> bytes:
+    inner = b"".join(f"--{boundary}\r\n{header}\r\n".encode() + part + b"\r\n" for part in parts)
+    return inner + f"--{boundary}--\r\n".encode()
+
+
+def post(server: Hilum, content: bytes, path: str = "/studies", kind: str = RELATED.format("B")) -> httpx.Response:
+    return httpx.post(f"{server.api}/dicom-web{path}", content=content, headers={"Content-Type": kind}, timeout=60)
+
+
+def rows(server: Hilum, query: str, *values: object) -> list[dict[str, Any]]:
+    with sqlite3.connect(server.folder / "state/ledger.sqlite") as connection:
+        connection.row_factory = sqlite3.Row
+        return [dict(row) for row in connection.execute(query, values)]
+
+
+def archived(server: Hilum, uid: str) -> bytes:
+    (row,) = rows(server, "SELECT path FROM instance WHERE sop_instance_uid = ?", uid)
+    return data_set_of(server.folder / "state/archive" / row["path"])
+
+
+def failures(answer: httpx.Response) -> dict[str, int]:
+    items = answer.json().get("00081198", {"Value": []})["Value"]
+    return {item["00081155"]["Value"][0]: item["00081197"]["Value"][0] for item in items}
+
+
+def test_dicomweb_client_stores_a_study_which_is_closed_with_the_request(server: Hilum, tmp_path: Path) -> None:
+    drawn = make_study(seed=31, views=("PA", "AP"), rows=128, columns=128)
+    study = [pydicom.dcmread(BytesIO(encoded(image))) for image in drawn]  # as files are: with preamble and prefix
+    answer = DICOMwebClient(f"{server.api}/dicom-web").store_instances(study)
+    assert len(answer.ReferencedSOPSequence) == 2
+    assert "FailedSOPSequence" not in answer
+    uid = str(study[0].StudyInstanceUID)
+    found = wait_for(lambda: rows(server, "SELECT outcome FROM result WHERE study_instance_uid = ?", uid), what="the result")
+    assert [row["outcome"] for row in found] == ["analysed"]
+    for image in study:
+        (tmp_path / "sent.dcm").write_bytes(encoded(image))
+        assert archived(server, image.SOPInstanceUID) == data_set_of(tmp_path / "sent.dcm")
+    (row,) = rows(server, "SELECT calling_ae_title, called_ae_title, peer_address FROM study WHERE study_instance_uid = ?", uid)
+    assert row == {"calling_ae_title": "STOW_RS", "called_ae_title": "HILUM", "peer_address": "127.0.0.1"}
+    again = DICOMwebClient(f"{server.api}/dicom-web").store_instances(study, study_instance_uid=uid)
+    assert len(again.ReferencedSOPSequence) == 2, "the same bytes again are success, once"
+    assert len(rows(server, "SELECT 1 FROM instance WHERE study_instance_uid = ?", uid)) == 2
+
+
+def test_good_parts_are_stored_beside_bad_ones_which_are_named_with_a_reason(server: Hilum) -> None:
+    good, ct, other = (make_instance(seed, rows=64, columns=64) for seed in (41, 42, 43))
+    ct.SOPClassUID = ct.file_meta.MediaStorageSOPClassUID = "1.2.840.10008.5.1.4.1.1.2"
+    uid, wrong = str(other.SOPInstanceUID), f"{str(other.SOPInstanceUID)[:-2]}99"
+    lying = encoded(other).replace(uid.encode(), wrong.encode(), 1)  # in the File Meta Information only
+    answer = post(server, body(encoded(good), encoded(ct), b"no DICOM at all", lying))
+    assert answer.status_code == 202
+    assert answer.headers["content-type"] == "application/dicom+json"
+    assert failures(answer) == {str(ct.SOPInstanceUID): 0x0122, wrong: 0xA900}
+    assert answer.json()["0008119A"]["Value"][0]["00081197"]["Value"] == [0xC000]
+    assert [item["00081155"]["Value"][0] for item in answer.json()["00081199"]["Value"]] == [good.SOPInstanceUID]
+    assert pydicom.Dataset.from_json(answer.json()).ReferencedSOPSequence[0].ReferencedSOPClassUID == good.SOPClassUID
+    wait_for(lambda: rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", good.SOPInstanceUID), what="the row")
+
+
+def test_an_object_of_another_study_is_refused_where_the_address_names_one(server: Hilum) -> None:
+    image = make_instance(44, rows=64, columns=64)
+    answer = post(server, body(encoded(image)), "/studies/1.2.3")
+    assert (answer.status_code, failures(answer)) == (409, {str(image.SOPInstanceUID): 0xA900})
+    assert rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", image.SOPInstanceUID) == []
+
+
+def test_an_object_that_ends_in_its_header_is_refused_and_leaves_nothing(server: Hilum) -> None:
+    image = make_instance(45, rows=64, columns=64)
+    answer = post(server, body(encoded(image)[:700]))
+    assert answer.status_code == 409
+    assert rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", image.SOPInstanceUID) == []
+
+
+WRONG = {
+    "another media type": (b"{}", "application/json", 415, "multipart/related"),
+    "metadata and bulk data apart": (b"", 'multipart/related; type="application/dicom+json"; boundary=B', 415, "multipart/related"),
+    "no boundary": (b"", 'multipart/related; type="application/dicom"', 400, "no boundary"),
+    "no part": (b"--B--\r\n", RELATED.format("B"), 400, ""),
+    "another boundary": (body(b"x", boundary="C"), RELATED.format("B"), 400, "not a multipart body"),
+    "line feeds only": (b"--B\n\nx\n--B--\n", RELATED.format("B"), 400, "not a multipart body"),
+    "no end": (b"--B\r\n\r\nhalf a part", RELATED.format("B"), 400, "without its closing boundary"),
+    "an empty body": (b"", RELATED.format("B"), 400, "without its closing boundary"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_no_request_is_said_so(server: Hilum, name: str) -> None:
+    content, kind, status, said = WRONG[name]
+    answer = post(server, content, kind=kind)
+    assert answer.status_code == status, answer.text
+    assert said in answer.json()["detail"]
+
+
+def test_complete_parts_before_a_broken_end_are_stored(server: Hilum) -> None:
+    image = make_instance(46, rows=64, columns=64)
+    answer = post(server, body(encoded(image), b"x")[:-20])
+    assert answer.status_code == 400
+    wait_for(lambda: rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", image.SOPInstanceUID), what="the row")
+
+
+@pytest.mark.parametrize("boundary", ["B", '"with spaces = and ;"', "x" * 70])
+def test_boundaries_may_be_quoted_and_long_and_parts_may_lack_headers(server: Hilum, boundary: str) -> None:
+    seed = 50 + len(boundary)
+    image = make_instance(seed, rows=64, columns=64)
+    answer = post(server, body(encoded(image), boundary=boundary.strip('"'), header=""), kind=RELATED.format(boundary))
+    assert answer.status_code == 200, answer.text
+
+
+def test_other_pixels_under_a_known_uid_are_a_conflict_and_the_first_stay(server: Hilum) -> None:
+    image = make_instance(49, rows=64, columns=64)
+    first = encoded(image)
+    image.PixelData = bytes(len(image.PixelData))
+    for content in (first, encoded(image)):
+        assert post(server, body(content)).status_code == 200, "a failure would make the sender try for ever"
+    uid = str(image.SOPInstanceUID)
+    wait_for(lambda: rows(server, "SELECT 1 FROM conflict WHERE sop_instance_uid = ?", uid), what="the conflict")
+    assert first.endswith(archived(server, uid))
+
+
+def test_what_was_answered_with_success_survives_kill_9_of_the_web_process(server: Hilum) -> None:
+    answered: dict[str, bytes] = {}
+    is_over = threading.Event()
+
+    def store() -> None:
+        for seed in range(100, 10_000):
+            if is_over.is_set():
+                return
+            image = make_instance(seed, rows=64, columns=64)
+            with contextlib.suppress(httpx.TransportError):
+                if post(server, body(encoded(image))).status_code == 200:
+                    answered[str(image.SOPInstanceUID)] = encoded(image)
+
+    sender = threading.Thread(target=store)
+    sender.start()
+    for _ in range(2):
+        before = len(answered)
+        wait_for(lambda known=before: len(answered) > known + 5, what="a few answers")
+        (pid,) = wait_for(lambda: processes(server, "api"), what="the web process")  # which has answered, so it is not the one before
+        os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: is_up(server), what="the web process")
+    is_over.set()
+    sender.join()
+    wait_for(lambda: answered.keys() <= {row["sop_instance_uid"] for row in rows(server, "SELECT * FROM instance")}, what="all rows")
+    assert all(content.endswith(archived(server, uid)) for uid, content in answered.items())
+
+
+def test_a_large_object_in_small_pieces_takes_little_memory(server: Hilum) -> None:
+    image = make_instance(47, rows=64, columns=64)
+    image.Rows, image.Columns = 5000, 5000
+    image.PixelData = bytes(50_000_000)
+    content = body(encoded(image))
+    before = peak_kib(server)
+    pieces = (content[start : start + 60_000] for start in range(0, len(content), 60_000))
+    answer = httpx.post(f"{server.api}/dicom-web/studies", content=pieces, headers={"Content-Type": RELATED.format("B")}, timeout=60)
+    assert answer.status_code == 200, answer.text
+    assert peak_kib(server) - before < 25_000, "half of the object was never in memory"
+
+
+def peak_kib(server: Hilum) -> int:
+    """Of the web process."""
+    (pid,) = processes(server, "api")
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+def test_a_nearly_full_disk_is_said_before_anything_is_taken(tmp_path: Path) -> None:
+    with hilum_with(tmp_path / "hilum", make_tiny(tmp_path / "tiny"), {}, receive={"reserve_bytes": 1 << 60}) as full:
+        wait_for(lambda: is_up(full), what="the web process")
+        answer = post(full, body(encoded(make_instance(48, rows=32, columns=32))))
+        assert answer.status_code == 503
+        assert "Retry-After" in answer.headers
+        assert "MiB of disk are free" in answer.json()["detail"]
+
+
+def is_up(server: Hilum) -> bool:
+    try:
+        return server.get("/health/live").status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,141 @@
+"""Batches by shared memory to a real tritonserver: the same answers, nothing left behind, and gRPC where it does not work."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hilum.analyse.gateway import TritonGateway
+from hilum.analyse.regions import Regions
+from hilum.triton import command, runtime
+from hilum.triton.server import EmbeddedTriton
+from load_tests.serving import free_ports
+from tests.support.models import Tiny, make_tiny, pictures, tiny_logits
+from tests.support.triton import killed_afterwards, require_triton
+from tests.support.waiting import wait_for
+
+_FOLDER = Path("/dev/shm")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    require_triton()
+    return make_tiny(tmp_path_factory.mktemp("memory"))
+
+
+@pytest.fixture
+def server(tiny: Tiny, tmp_path: Path) -> Iterator[EmbeddedTriton]:
+    with killed_afterwards(EmbeddedTriton(tiny.built_dir, tmp_path / "state", [tiny.release.triton_name], 60, 1)) as made:
+        made.start()
+        yield made
+
+
+def run(url: str, use: Callable[[TritonGateway], Awaitable[None]]) -> None:
+    async def session() -> None:
+        gateway = TritonGateway(url, 30.0, shares_memory=True)
+        try:
+            await use(gateway)
+        finally:
+            await gateway.close()
+
+    asyncio.run(session())
+
+
+def url_of(server: EmbeddedTriton) -> str:
+    assert server.ports is not None
+    return f"127.0.0.1:{server.ports.grpc}"
+
+
+async def ask(gateway: TritonGateway, tiny: Tiny, size: int, seed: int) -> None:
+    images = pictures(size, seed)
+    inference = await gateway.infer(tiny.release, images)
+    assert np.abs(inference.logits - tiny_logits(images)).max() < 1e-4
+
+
+def ours() -> set[str]:
+    return {path.name for path in _FOLDER.glob("hilum-batch-*")}
+
+
+def mapped(pid: int | None) -> int:
+    """Regions of batches that a process has mapped."""
+    return Path(f"/proc/{pid}/maps").read_text().count("hilum-batch-")
+
+
+def test_requests_at_once_do_not_see_each_other_and_regions_are_used_again(server: EmbeddedTriton, tiny: Tiny) -> None:
+    async def use(gateway: TritonGateway) -> None:
+        for turn in range(4):
+            await asyncio.gather(*(ask(gateway, tiny, size, turn) for size in (1, 4, 2, 3, 4, 1)))
+        assert gateway._regions is not None, "it fell back to gRPC"
+        assert 0 < mapped(server.pid) <= 6 + 2, "six at once, and some that were too small for a later batch"
+        assert not ours(), "a name is left for a killed process to leave behind"
+
+    run(url_of(server), use)
+    wait_for(lambda: mapped(server.pid) == 0, what="Triton to let the regions go")
+
+
+def test_a_triton_that_starts_anew_is_served_at_once(server: EmbeddedTriton, tiny: Tiny) -> None:
+    async def use(gateway: TritonGateway) -> None:
+        await ask(gateway, tiny, 4, 1)
+        os.kill(server.pid or 0, signal.SIGKILL)
+        server.stop()
+        server.start()
+        while not await gateway.is_loaded(tiny.release):
+            await asyncio.sleep(0.05)
+        await asyncio.gather(*(ask(gateway, tiny, 4, seed) for seed in range(3)))
+        await ask(gateway, tiny, 4, 9)
+        assert gateway._regions is not None, "it fell back to gRPC for good"
+        assert mapped(server.pid) > 0
+
+    run(url_of(server), use)
+
+
+def test_images_in_memory_are_for_nobody_else_and_room_is_there_before_it_is_touched() -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def register(name: str, key: str, size_bytes: int) -> None:
+        status = (_FOLDER / key.removeprefix("/")).stat()
+        seen.append((stat.S_IMODE(status.st_mode), status.st_blocks * 512))
+        assert size_bytes == status.st_size
+
+    async def use() -> None:
+        regions = Regions(register)
+        _, region = await regions.lend(1 << 20)
+        region.fill(pictures(3))
+        with pytest.raises(OSError, match=r"space|memory|large"):
+            await regions.lend(1 << 50)
+
+    asyncio.run(use())
+    assert seen == [(0o600, 1 << 20)]
+    assert not ours()
+
+
+def test_a_triton_that_has_another_shared_memory_is_sent_grpc(tiny: Tiny, tmp_path: Path) -> None:
+    """As in a container of its own."""
+    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode != 0:
+        pytest.skip("no mount namespace can be made here: it needs CAP_SYS_ADMIN")
+    wheel = runtime.find()
+    assert wheel is not None
+    http, grpc, metrics = free_ports(3)
+    backends = runtime.prepare(wheel, tmp_path) / "backends"
+    names, ports = [tiny.release.triton_name], command.Ports(http, grpc, metrics)
+    line = command.arguments(tiny.built_dir / "embedded", names, backends, wheel.caches, ports, "hilum-test-", 1)
+    apart = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$0" "$@"', str(wheel.tritonserver), *line]
+
+    async def use(gateway: TritonGateway) -> None:
+        await asyncio.gather(*(ask(gateway, tiny, 4, seed) for seed in range(3)))
+        assert gateway._regions is None
+
+    with subprocess.Popen(apart, env=runtime.environment(wheel), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as remote:
+        try:
+            wait_for(lambda: command.is_ready(ports.http))
+            run(f"127.0.0.1:{ports.grpc}", use)
+        finally:
+            remote.terminate()

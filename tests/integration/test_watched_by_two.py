@@ -1,0 +1,98 @@
+"""Hosts that share an archive and watch one folder: one of them takes its files, and when it is killed another one does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from hilum.store import schema
+from hilum.store.archive import Archive
+from hilum.store.database import open_reader
+from load_tests.phantom import make_instance, save, uid_for
+from load_tests.serving import Hilum
+from tests.support.waiting import wait_for
+
+_WATCH = """
+import sys, threading
+from pathlib import Path
+from hilum import telemetry
+from hilum.settings import load
+from hilum.store.ledger import Ledger
+from hilum.wiring import watching
+settings = load(Path(sys.argv[1]))
+telemetry.configure_logging("info", "json", "watcher")
+watching.run(None, settings, Ledger(settings.ledger_url), threading.Event())
+"""
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Hilum:
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    watch = {"watch.scanner": {"path": str(inbox), "settle_seconds": 0}}
+    made = Hilum(tmp_path / "hilum", {}, receive={"reserve_bytes": 0}, **watch)
+    made.write_settings()
+    subprocess.run(made.command("migrate"), check=True, capture_output=True)
+    return made
+
+
+@contextmanager
+def watcher(installation: Hilum, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The watcher's process, as the supervisor of a host starts it; killed at the end."""
+    with log.open("wb") as output:
+        running = subprocess.Popen([sys.executable, "-c", _WATCH, str(installation.settings_file)], stderr=output)
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.wait()
+
+
+def stored(installation: Hilum) -> int:
+    engine = open_reader(f"sqlite:///{installation.folder / 'state/ledger.sqlite'}")
+    with engine.connect() as connection:
+        count: int = connection.execute(select(func.count()).select_from(schema.instance)).scalar_one()
+    engine.dispose()
+    return count
+
+
+def put(inbox: Path, *numbers: int) -> None:
+    """Files that are renamed into place."""
+    for number in numbers:
+        image = make_instance(5, rows=64, columns=64)
+        image.SOPInstanceUID = image.file_meta.MediaStorageSOPInstanceUID = uid_for("watched", number)
+        save(image, inbox / f".{number}").rename(inbox / f"{number}.dcm")
+
+
+def test_who_takes_over_indexes_what_another_host_had_taken(installation: Hilum, tmp_path: Path) -> None:
+    image = save(make_instance(5, rows=64, columns=64), tmp_path / "1.dcm")
+    with Archive(installation.folder / "state/archive", "elsewhere-ingest-0.live").begin() as incoming:
+        incoming.write(image.read_bytes())
+        incoming.commit()
+    with watcher(installation, tmp_path / "log"):
+        wait_for(lambda: stored(installation) == 1, what="its row")
+
+
+def test_one_takes_the_files_and_the_other_when_that_is_killed(installation: Hilum, tmp_path: Path) -> None:
+    inbox, first_log, second_log = tmp_path / "inbox", tmp_path / "first.log", tmp_path / "second.log"
+    with watcher(installation, first_log) as first:
+        put(inbox, 0)
+        wait_for((inbox / "taken/0.dcm").exists, what="the first watcher")
+        with watcher(installation, second_log):
+            wait_for(lambda: b"watch_stands_by" in second_log.read_bytes(), what="the second one to stand by")
+            put(inbox, *range(1, 20))
+            wait_for((inbox / "taken/19.dcm").exists, what="the files of the first")
+            assert second_log.read_bytes().count(b"\n") == 1, "it has done and said nothing else"
+            put(inbox, *range(20, 40))
+            first.kill()
+            wait_for(lambda: not list(inbox.glob("*.dcm")), what="the second watcher")
+            wait_for(lambda: stored(installation) == 40, what="all rows")
+    assert {file.name for file in (inbox / "taken").iterdir()} == {f"{number}.dcm" for number in range(40)}
+    left = [file for file in (installation.folder / "state/archive/unindexed").rglob("*") if file.is_file()]
+    assert left == []

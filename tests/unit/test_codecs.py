@@ -1,0 +1,351 @@
+"""Every Transfer Syntax, depth and sign: what was encoded is decoded, and whatever is cut or contradicts the header is refused."""
+
+from __future__ import annotations
+
+import io
+import sys
+import threading
+from typing import Any
+
+import imagecodecs
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+from pydicom.dataset import Dataset
+from pydicom.uid import (
+    HTJ2KLossless,
+    JPEG2000Lossless,
+    JPEGBaseline8Bit,
+    JPEGExtended12Bit,
+    JPEGLossless,
+    JPEGLosslessSV1,
+    JPEGLSLossless,
+    JPEGLSNearLossless,
+    RLELossless,
+)
+
+from hilum_preprocessing import Flag, NotAnalysable, Reason, decode
+from hilum_preprocessing.codecs import CODECS
+from hilum_preprocessing.codecs.unraised import dropped_exceptions
+from tests.support.encoders import ENCODERS, enclosed, encoded
+from tests.support.radiograph import scene
+
+CASES = [
+    (uid, bits, is_signed)
+    for uid, encoder in ENCODERS.items()
+    for bits in encoder.bits
+    for is_signed in ((False, True) if encoder.is_signed_too else (False,))
+]
+CUTS = 60
+
+
+def picture(bits: int, is_signed: bool = False, rows: int = 45, columns: int = 38) -> NDArray[Any]:
+    """Stored values that reach both ends of their range."""
+    array = scene(rows, columns, bits)
+    array[0, :2] = 0, (1 << bits) - 1
+    size = 1 if bits == 8 else 2
+    return (array.astype(np.int32) - (1 << bits - 1) * is_signed).astype(f"{'i' if is_signed else 'u'}{size}")
+
+
+def reason_of(dataset: Dataset) -> Reason:
+    with pytest.raises(NotAnalysable) as refused:
+        decode(dataset)
+    return refused.value.reason
+
+
+def test_every_compressed_syntax_has_an_encoder_here():
+    assert set(ENCODERS) == set(CODECS)
+
+
+@pytest.mark.parametrize(("uid", "bits", "is_signed"), CASES)
+def test_what_was_encoded_is_decoded(uid, bits, is_signed):
+    array = picture(bits, is_signed)
+    stored = decode(encoded(array, uid, bits))
+    assert stored.array.dtype == array.dtype
+    assert np.abs(stored.array.astype(int) - array).max() <= ENCODERS[uid].grey_levels(bits)
+    assert (Flag.LOSSY in stored.flags) == CODECS[uid].is_lossy
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (7, 9), (64, 8), (17, 256)])
+@pytest.mark.parametrize("uid", ENCODERS)
+def test_pictures_of_any_shape(uid, shape):
+    bits = ENCODERS[uid].bits[-1]
+    array = scene(*shape, bits).astype(np.uint8 if bits == 8 else np.uint16)
+    assert np.abs(decode(encoded(array, uid, bits)).array.astype(int) - array).max() <= ENCODERS[uid].grey_levels(bits)
+
+
+@pytest.mark.parametrize("has_end", [False, True])
+@pytest.mark.parametrize("uid", ENCODERS)
+def test_every_cut_fails(uid, has_end):
+    """Trap 17. With the end marker put back, too: libjpeg fills the rest with grey and reports success."""
+    bits = ENCODERS[uid].bits[-1]
+    array = picture(bits)
+    whole = ENCODERS[uid].encode(array, bits)
+    end = b"\xff\xd9" if has_end else b""
+    for length in {*range(1, len(whole) - 2, max(1, len(whole) // CUTS)), *range(len(whole) - 12, len(whole) - 3)}:
+        assert reason_of(enclosed(whole[:length] + end, array, uid, bits)) in (
+            Reason.TRUNCATED_PIXEL_DATA,
+            Reason.UNDECODABLE,
+            Reason.CODESTREAM_MISMATCH,
+        ), length
+
+
+@pytest.mark.parametrize(
+    ("uid", "piece"), [(JPEGLosslessSV1, 16), (JPEGLosslessSV1, 64), (JPEGBaseline8Bit, 400), (JPEGExtended12Bit, 600)]
+)
+def test_entropy_coded_data_that_lost_or_gained_a_piece_are_refused(uid, piece):
+    """The end marker is there and no other marker is in the way: only where the data end tells.
+
+    A block of a lossy JPEG ends where its coefficients do, so that only a loss of whole blocks changes their number.
+    """
+    bits = ENCODERS[uid].bits[-1]
+    array = picture(bits, rows=90, columns=70)
+    whole = ENCODERS[uid].encode(array, bits)
+    for start in range(len(whole) // 3, len(whole) - piece - 40, len(whole) // 40):
+        for damaged in (whole[:start] + whole[start + piece :], whole[:start] + whole[start - piece :]):
+            assert reason_of(enclosed(damaged, array, uid, bits)) in (Reason.UNDECODABLE, Reason.TRUNCATED_PIXEL_DATA), start
+
+
+@pytest.mark.parametrize("predictor", range(1, 8))
+def test_every_predictor_of_lossless_jpeg(predictor):
+    array = picture(12)
+    codestream = bytes(imagecodecs.jpeg8_encode(array, lossless=True, predictor=predictor, bitspersample=12))
+    assert np.array_equal(decode(enclosed(codestream, array, JPEGLossless, 12)).array, array)
+
+
+@pytest.mark.parametrize("bits", range(2, 17))
+def test_every_depth_of_lossless_jpeg(bits):
+    array = scene(30, 20, bits).astype(np.uint8 if bits <= 8 else np.uint16)
+    codestream = bytes(imagecodecs.jpeg8_encode(array, lossless=True, bitspersample=bits))
+    assert np.array_equal(decode(enclosed(codestream, array, JPEGLosslessSV1, bits)).array, array)
+
+
+def test_wavelet_codestreams_in_the_boxes_of_their_file_format():
+    """Against PS3.5 A.4.4, and seen nevertheless."""
+    array = picture(12)
+    boxed = bytes(imagecodecs.jpeg2k_encode(array, codecformat="JP2", bitspersample=12, reversible=True, level=0))
+    assert boxed.startswith(b"\0\0\0\x0cjP")
+    assert np.array_equal(decode(enclosed(boxed, array, JPEG2000Lossless, 12)).array, array)
+    assert reason_of(enclosed(boxed[:-20], array, JPEG2000Lossless, 12)) is Reason.TRUNCATED_PIXEL_DATA
+
+
+def by_pillow(array: NDArray[Any], **options: Any) -> bytes:
+    """Pillow writes what imagecodecs cannot: restart intervals, several scans."""
+    content = io.BytesIO()
+    Image.fromarray(array).save(content, "JPEG", quality=95, **options)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize("blocks", [1, 3, 7])
+def test_restart_markers_are_counted(blocks):
+    """libjpeg goes on at the next one it finds: a lost interval moves the rest of the picture, without a word."""
+    array = picture(8)
+    whole = by_pillow(array, restart_marker_blocks=blocks)
+    stored = decode(enclosed(whole, array, JPEGBaseline8Bit, 8)).array
+    assert np.array_equal(stored, imagecodecs.jpeg8_decode(whole))
+    first, third = whole.index(b"\xff\xd0"), whole.index(b"\xff\xd2")
+    swapped = whole[:first] + b"\xff\xd2" + whole[first + 2 : third] + b"\xff\xd0" + whole[third + 2 :]
+    for damaged in (whole[:first] + whole[third:], whole[:third] + whole[first:], swapped, whole[: third + 2] + b"\xff\xd9"):
+        assert reason_of(enclosed(damaged, array, JPEGBaseline8Bit, 8)) is Reason.UNDECODABLE
+
+
+def test_a_picture_in_several_scans():
+    """Progressive JPEG is no Baseline, but a decoder needs no label; a second end within it is none."""
+    array = picture(8)
+    whole = by_pillow(array, progressive=True)
+    assert np.array_equal(decode(enclosed(whole, array, JPEGBaseline8Bit, 8)).array, imagecodecs.jpeg8_decode(whole))
+    middle = len(whole) // 2
+    assert reason_of(enclosed(whole[:middle], array, JPEGBaseline8Bit, 8)) is Reason.TRUNCATED_PIXEL_DATA
+    assert reason_of(enclosed(whole + whole, array, JPEGBaseline8Bit, 8)) is Reason.UNDECODABLE
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_a_writer_that_pads_with_zeros_is_read(seed):
+    """ISO/IEC 10918-1 F.1.2.3 says ones. liblj92, which this encoder is, says zeros, and a byte more at times."""
+    array = scene(20 + seed, 30, 12, seed)
+    assert np.array_equal(decode(enclosed(bytes(imagecodecs.ljpeg_encode(array, bitspersample=12)), array, JPEGLossless, 12)).array, array)
+
+
+@pytest.mark.parametrize("level", [0, 255, 4095])
+@pytest.mark.parametrize("uid", [JPEGExtended12Bit, JPEGLosslessSV1, JPEGLSLossless])
+def test_pictures_of_one_value_end_in_time_too(uid, level):
+    """Their Huffman tables hold one code."""
+    array = np.full((40, 30), level, np.uint16)
+    assert np.abs(decode(encoded(array, uid, 12)).array.astype(int) - level).max() <= ENCODERS[uid].grey_levels(12)
+
+
+@pytest.mark.parametrize("end", [b"\0", b"\0\0\0", b"\xff"])
+@pytest.mark.parametrize("uid", [uid for uid in ENCODERS if uid != RLELossless])
+def test_padding_behind_the_end_marker(uid, end):
+    """Trap 19: some writers pad fragments with FF."""
+    bits = ENCODERS[uid].bits[0]
+    array = picture(bits)
+    padded = enclosed(ENCODERS[uid].encode(array, bits) + end, array, uid, bits)
+    assert np.array_equal(decode(padded).array, decode(encoded(array, uid, bits)).array)
+
+
+@pytest.mark.parametrize("uid", [JPEGBaseline8Bit, JPEGExtended12Bit, JPEGLosslessSV1])
+def test_fill_bytes_before_the_end_marker(uid):
+    bits = ENCODERS[uid].bits[-1]
+    array = picture(bits)
+    filled = ENCODERS[uid].encode(array, bits)[:-2] + b"\xff\xff\xff\xd9"
+    assert np.array_equal(decode(enclosed(filled, array, uid, bits)).array, decode(encoded(array, uid, bits)).array)
+
+
+# --- a header that says something else --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attributes", [{"Rows": 44}, {"Columns": 37}, {"Rows": 38, "Columns": 45}, {"Rows": 4000, "Columns": 4000}])
+@pytest.mark.parametrize("uid", ENCODERS)
+def test_another_size_is_not_believed(uid, attributes):
+    bits = ENCODERS[uid].bits[0]
+    expected = {Reason.CODESTREAM_MISMATCH} if uid != RLELossless else {Reason.TRUNCATED_PIXEL_DATA, Reason.UNDECODABLE}
+    if uid == RLELossless and attributes == {"Rows": 38, "Columns": 45}:
+        pytest.skip("RLE holds no size: as many pixels in another arrangement look the same")
+    assert reason_of(encoded(picture(bits), uid, bits, **attributes)) in expected
+
+
+@pytest.mark.parametrize("uid", [uid for uid in ENCODERS if 16 in ENCODERS[uid].bits])
+def test_a_deeper_codestream_under_bits_allocated_8_is_not_believed(uid):
+    array = picture(12).astype(np.uint16)
+    assert reason_of(encoded(array, uid, 16, BitsAllocated=8, BitsStored=8, HighBit=7)) is Reason.CODESTREAM_MISMATCH
+
+
+@pytest.mark.parametrize("uid", [JPEGLosslessSV1, JPEGLSLossless, JPEG2000Lossless])
+def test_twelve_bits_under_a_header_of_ten_are_read_where_they_fit(uid):
+    """Trap 11."""
+    array = picture(12)
+    assert reason_of(encoded(array, uid, 12, BitsStored=10, HighBit=9)) is Reason.CODESTREAM_MISMATCH
+    fitting = array >> 2
+    stored = decode(enclosed(ENCODERS[uid].encode(fitting, 12), fitting, uid, 10))
+    assert np.array_equal(stored.array, fitting)
+
+
+@pytest.mark.parametrize("uid", [JPEGLosslessSV1, JPEGLSLossless, JPEG2000Lossless])
+def test_twelve_bits_under_a_header_of_sixteen_are_flagged(uid):
+    """Trap 11: the range that a recipe divides by is not the picture's."""
+    array = picture(12)
+    stored = decode(enclosed(ENCODERS[uid].encode(array, 12), array, uid, 16))
+    assert np.array_equal(stored.array, array)
+    assert stored.flags == (Flag.BITS_STORED_DOUBTFUL,)
+
+
+def test_overshoot_of_a_lossy_codec_is_clamped_and_flagged():
+    """Trap 48: JPEG Extended has 12 bits only, and the real file of 10 bits overshoots in 8 pixels."""
+    array = (scene(120, 120, 10) >> 1).astype(np.uint16)
+    array[60, 60:63] = 1100
+    stored = decode(enclosed(ENCODERS[JPEGExtended12Bit].encode(array, 12), array, JPEGExtended12Bit, 10))
+    assert stored.array.max() == 1023
+    assert stored.flags == (Flag.LOSSY, Flag.VALUES_CLAMPED)
+    deeper = enclosed(ENCODERS[JPEGExtended12Bit].encode(scene(120, 120, 12), 12), array, JPEGExtended12Bit, 10)
+    assert reason_of(deeper) is Reason.CODESTREAM_MISMATCH
+
+
+def test_a_lossy_codec_may_be_off_a_little_wherever_the_picture_is_white():
+    """Noise that is cut off at white: a codec puts some of it back, in more than a pixel of a thousand."""
+    array = np.clip(scene(120, 120, 10).astype(int) * 3 // 2, 0, 1023).astype(np.uint16)
+    codestream = ENCODERS[JPEGExtended12Bit].encode(array, 12)
+    decoded = imagecodecs.jpeg8_decode(codestream)
+    assert (decoded > 1023).mean() > 0.01
+    stored = decode(enclosed(codestream, array, JPEGExtended12Bit, 10))
+    assert stored.array.max() == 1023
+    assert Flag.VALUES_CLAMPED in stored.flags
+
+
+def test_near_lossless_may_be_off_by_what_it_says():
+    """A writer that codes 10 bits as 16: white overshoots by NEAR, in as many pixels as are white."""
+    array = scene(40, 40, 10)
+    array[:20] = 1023
+    near = bytes(imagecodecs.jpegls_encode(array, level=2))
+    assert imagecodecs.jpegls_decode(near).max() > 1023
+    stored = decode(enclosed(near, array, JPEGLSNearLossless, 10))
+    assert np.abs(stored.array.astype(int) - array).max() <= 2
+    assert Flag.VALUES_CLAMPED in stored.flags
+
+
+@pytest.mark.parametrize("bits", [12, 16])
+def test_an_unsigned_wavelet_codestream_under_pixel_representation_1(bits):
+    """Trap 12: pydicom's plug-ins read two's complement, so do we."""
+    array = picture(bits)
+    bare = ENCODERS[JPEG2000Lossless].encode(array, bits)
+    stored = decode(enclosed(bare, array, JPEG2000Lossless, bits, PixelRepresentation=1))
+    expected = np.where(array >= 1 << bits - 1, array.astype(int) - (1 << bits), array)
+    assert expected.min() < 0 < expected.max()
+    assert np.array_equal(stored.array, expected)
+
+
+@pytest.mark.parametrize("uid", [JPEG2000Lossless, HTJ2KLossless])
+def test_a_signed_wavelet_codestream_under_pixel_representation_0(uid):
+    negative = picture(16, is_signed=True)
+    assert reason_of(encoded(negative, uid, 16, PixelRepresentation=0)) is Reason.CODESTREAM_MISMATCH
+    positive = np.abs(picture(12).astype(np.int16))
+    assert np.array_equal(decode(encoded(positive, uid, 16, PixelRepresentation=0)).array, positive)
+
+
+def test_bits_beside_the_stored_ones_are_cleared_where_the_codec_carries_whole_words():
+    """Trap 8: an overlay in the high bits, compressed with the picture."""
+    array = picture(12)
+    for uid in (RLELossless, JPEGLosslessSV1, JPEGLSLossless, JPEG2000Lossless, HTJ2KLossless):
+        codestream = ENCODERS[uid].encode(array | 0x8000, 16)
+        stored = decode(enclosed(codestream, array, uid, 12))
+        assert np.array_equal(stored.array, array), uid
+        assert stored.flags == (Flag.HIGH_BITS_CLEARED,), uid
+
+
+@pytest.mark.parametrize(
+    ("uid", "other"), [(JPEGBaseline8Bit, JPEGLSLossless), (JPEGLosslessSV1, JPEGLSLossless), (JPEGLSLossless, JPEGLosslessSV1)]
+)
+def test_a_codestream_of_another_codec_is_not_believed(uid, other):
+    array = picture(8)
+    assert reason_of(enclosed(ENCODERS[other].encode(array, 8), array, uid, 8)) is Reason.CODESTREAM_MISMATCH
+
+
+@pytest.mark.parametrize("uid", ENCODERS)
+@pytest.mark.parametrize("codestream", [b"\0\0", b"\0" * 200, b"\xff\xd8\xff\xd9", b"\xff\x4f\xff\xd9", b"\xff\x4f\xff\x51" + b"\xff" * 60])
+def test_what_is_no_codestream_is_undecodable(uid, codestream):
+    bits = ENCODERS[uid].bits[0]
+    reasons = (Reason.UNDECODABLE, Reason.TRUNCATED_PIXEL_DATA, Reason.CODESTREAM_MISMATCH)
+    assert reason_of(enclosed(codestream, picture(bits), uid, bits)) in reasons
+
+
+def test_an_error_that_imagecodecs_drops_is_seen():
+    """OpenJPH raises while lines are pulled; imagecodecs returns zeros from there on, and says nothing."""
+    array = picture(16, rows=96, columns=80)
+    whole = bytearray(ENCODERS[HTJ2KLossless].encode(array, 16))
+    noise = np.random.default_rng(1)
+    seen = set()
+    for start in range(len(whole) // 3, len(whole) - 400, 97):
+        damaged = bytearray(whole)
+        damaged[start : start + 300] = noise.integers(0, 255, 300, np.uint8).tobytes()
+        try:
+            decode(enclosed(bytes(damaged), array, HTJ2KLossless, 16))
+        except NotAnalysable as error:
+            seen.add(error.detail)
+    assert "the HTJ2K decoder gave up within the picture" in seen
+
+
+def test_dropped_exceptions_of_others_go_where_they_went():
+    """The hook is the process's: it is put back, and another thread's exceptions are not taken for ours."""
+    seen: list[Any] = []
+    before, sys.unraisablehook = sys.unraisablehook, seen.append
+    try:
+        with dropped_exceptions() as dropped:
+            other = threading.Thread(target=drop_one)
+            other.start()
+            other.join()
+            assert (len(seen), dropped) == (1, [])
+            drop_one()
+            assert (len(seen), dropped) == (1, [ZeroDivisionError])
+        drop_one()
+        assert len(seen) == 2
+    finally:
+        sys.unraisablehook = before
+
+
+def drop_one() -> None:
+    class Unlucky:
+        def __del__(self) -> None:
+            raise ZeroDivisionError
+
+    Unlucky()

@@ -1,0 +1,50 @@
+"""`hilum check` on the ways in: ports, certificates, watched folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hilum.settings import Settings
+from hilum.supervisor.doctor import Check, examine
+from load_tests.serving import free_ports
+from tests.support.certificates import Authority
+
+
+def found(tmp_path: Path, **sections: object) -> dict[str, Check]:
+    (api,) = free_ports(1)
+    settings = Settings(**{"site": {"state_dir": tmp_path / "state"}, "api": {"port": api}, **sections})  # type: ignore[arg-type]
+    return {check.name: check for check in examine(settings)}
+
+
+def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_path: Path) -> None:
+    own, (port,) = Authority(tmp_path / "certificates").identity("hilum", "IP:127.0.0.1"), free_ports(1)
+    tls = {"plain": False, "tls_port": port, "tls_certificate_file": own.certificate, "tls_key_file": own.key}
+    checks = found(tmp_path, receive=tls)
+    assert "receive port" not in checks
+    assert checks["receive tls port"].ok
+    assert checks["receive TLS"].detail == "certificate and key belong together; senders need no certificate (receive.tls_client_ca_file)"
+    other = Authority(tmp_path / "others").identity("other")
+    wrong = found(tmp_path, receive={**tls, "tls_key_file": other.key})["receive TLS"]
+    assert not wrong.ok
+    assert "give PEM files that belong together" in wrong.detail
+
+
+def test_a_watched_folder_has_to_be_there(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    (receive,) = free_ports(1)
+    watch = {name: {"path": tmp_path / name} for name in ("there", "gone")}
+    checks = found(tmp_path, watch=watch, receive={"port": receive})
+    assert checks["watch there"].ok
+    assert not checks["watch gone"].ok
+    assert checks["watch gone"].advice == "Make it a folder that this user may read and write, or set watch.gone.path."
+
+
+def test_a_sender_is_shown_with_what_is_its_own_and_one_that_is_read_by_nobody_is_named(tmp_path: Path) -> None:
+    (receive,) = free_ports(1)
+    senders = {"ARCHIVE": {"lane": "reanalysis", "quiet_seconds": 0.0}, "CR1": {}}
+    checks = found(tmp_path, senders=senders, receive={"port": receive})
+    assert checks["sender ARCHIVE"].detail == "its own: quiet_seconds, lane"
+    assert checks["sender CR1"].detail == "as all others"
+    wrong = found(tmp_path, senders={"CR1": {"releases": ["densenet@9"]}}, receive={"port": receive})["releases"]
+    assert not wrong.ok
+    assert "senders.CR1.releases: densenet@9 has no manifest" in wrong.detail

@@ -1,0 +1,86 @@
+"""`hilum check` on rollouts: what reads for each alias, what shall follow, and what is wrong with it."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hilum.domain import RolloutMode
+from hilum.settings import Api, Models, Receive, Settings, Site
+from hilum.store.rollouts import Order, Rollouts
+from hilum.supervisor.doctor import Check, examine
+from load_tests.serving import free_ports
+from tests.support.ledgers import migrated_sqlite
+from tests.support.models import Tiny, make_tiny
+from tests.support.versions import add_version
+
+SHADOW, SWITCH = Order(RolloutMode.SHADOW), Order(RolloutMode.SWITCH)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Tiny:
+    made = make_tiny(tmp_path / "tiny", name="chest")
+    add_version(made, "2")
+    return made
+
+
+@pytest.fixture
+def settings(tmp_path: Path, tiny: Tiny) -> Settings:
+    receive, api = free_ports(2)
+    models = Models(manifests=tiny.manifests_dir, built=tiny.built_dir, releases=("chest@1",))
+    return Settings(site=Site(state_dir=tmp_path / "state"), models=models, receive=Receive(port=receive), api=Api(port=api))
+
+
+@pytest.fixture
+def rollouts(settings: Settings) -> Iterator[Rollouts]:
+    settings.site.state_dir.mkdir()
+    migrated_sqlite(settings.site.state_dir)
+    with contextlib.closing(Rollouts(settings.ledger_url)) as opened:
+        yield opened
+
+
+def found(settings: Settings) -> Check:
+    return next(check for check in examine(settings) if check.name == "rollout chest")
+
+
+def test_an_installation_that_never_ran_has_no_rollouts(settings: Settings) -> None:
+    assert not any(check.name.startswith("rollout") for check in examine(settings))
+
+
+def test_what_reads_and_what_shall_follow_is_said(settings: Settings, rollouts: Rollouts) -> None:
+    assert found(settings) == Check("rollout chest", ok=True, detail="done, chest@1 reads new studies")
+    rollouts.start("chest@1", "chest@2", SHADOW, "a person")
+    rollouts.confirm("chest", "chest@2", "analyser")
+    assert found(settings).detail == "running, chest@1 reads new studies, chest@2 as shadow"
+    rollouts.promote("chest", SWITCH, "a person")
+    assert found(settings).detail.startswith("switched, chest@2 reads new studies, chest@1 is kept for rollback")
+    assert found(settings).ok
+
+
+def test_a_refused_candidate_is_a_problem_with_its_reason(settings: Settings, rollouts: Rollouts) -> None:
+    rollouts.start("chest@1", "chest@2", SHADOW, "a person")
+    rollouts.refuse("chest", "chest@2", "wrong answers", "analyser")
+    check = found(settings)
+    assert not check.ok
+    assert check.detail.endswith("wrong answers")
+    assert "hilum rollout stop chest" in check.advice
+
+
+def test_a_release_that_a_rollout_wants_and_that_is_gone_is_a_problem(settings: Settings, rollouts: Rollouts, tiny: Tiny) -> None:
+    rollouts.start("chest@1", "chest@2", SWITCH, "a person")
+    rollouts.confirm("chest", "chest@2", "analyser")
+    shutil.rmtree(tiny.manifests_dir / "chest@2", ignore_errors=True)
+    shutil.rmtree(tiny.built_dir)
+    check = found(settings)
+    assert not check.ok
+    assert "chest@2" in check.detail.partition("; ")[2]
+
+
+def test_a_ledger_of_another_version_is_not_asked(settings: Settings, rollouts: Rollouts) -> None:
+    with rollouts._engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    assert not any(check.name.startswith("rollout") for check in examine(settings))

@@ -1,0 +1,146 @@
+"""Files into the archive without a process around: what is taken, what is refused, and what must never be waited for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from hilum.domain import Lane
+from hilum.errors import Retry
+from hilum.receive.folder import Fate, FolderIntake, TakenFile, files
+from hilum.settings import Receive, Settings, Site, Watch
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger
+from hilum.store.migrate import migrate
+from hilum.wiring import watching
+from hilum.wiring.charge import Charge
+from hilum.wiring.ingesting import Origin, ingest, taking
+from load_tests.phantom import make_instance, save
+from tests.support.waiting import wait_for
+
+ORIGIN = Origin("SCANNER", "HILUM", Lane.LIVE)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    made = Settings(site=Site(state_dir=tmp_path / "state"), receive=Receive(reserve_bytes=0, maximum_object_bytes=1 << 20))
+    made.site.state_dir.mkdir()
+    migrate(made.ledger_url)
+    return made
+
+
+def must_not_wait(reason: str) -> None:
+    raise AssertionError(reason)
+
+
+@pytest.fixture
+def intake(settings: Settings) -> Iterator[FolderIntake]:
+    with taking(settings, ORIGIN, must_not_wait, threading.Event()) as (found, _):
+        yield found
+
+
+def drawn(path: Path, seed: int = 1, rows: int = 64) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return save(make_instance(seed, rows=rows, columns=64), path)
+
+
+def test_an_object_beyond_the_limit_is_refused_and_not_waited_for(intake: FolderIntake, tmp_path: Path) -> None:
+    taken = intake.take(drawn(tmp_path / "large.dcm", rows=9000))
+    assert taken.fate is Fate.REFUSED
+    assert taken.detail == "Larger than the limit of 1 MiB (receive.maximum_object_bytes)"
+
+
+def test_files_leave_the_room_that_associations_need(settings: Settings, tmp_path: Path) -> None:
+    free = Archive(settings.archive_dir).free_bytes()
+    small = settings.model_copy(update={"receive": Receive(reserve_bytes=0, reject_bytes=2 * free)})
+    with pytest.raises(AssertionError, match="of disk are free"), taking(small, ORIGIN, must_not_wait, threading.Event()) as (intake, _):
+        intake.take(drawn(tmp_path / "1.dcm"))
+
+
+def test_a_pipe_is_not_opened(intake: FolderIntake, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert intake.take(tmp_path / "pipe").fate is Fate.SKIPPED
+
+
+def test_a_file_that_does_not_say_its_transfer_syntax_is_refused(intake: FolderIntake, tmp_path: Path) -> None:
+    file = drawn(tmp_path / "1.dcm")
+    content = file.read_bytes()
+    at = content.index(b"\x02\x00\x10\x00UI")
+    length = int.from_bytes(content[at + 6 : at + 8], "little")
+    file.write_bytes(content[: at + 8] + bytes(length) + content[at + 8 + length :])
+    taken = intake.take(file)
+    assert (taken.fate, taken.detail) == (Fate.REFUSED, "File Meta Information lacks SOP Class or Transfer Syntax")
+
+
+def test_a_folder_that_cannot_be_read_is_not_passed_over(intake: FolderIntake, tmp_path: Path) -> None:
+    first, gone = drawn(tmp_path / "study/1.dcm"), tmp_path / "study/series"
+    gone.mkdir()
+    walked = files([tmp_path / "study"])
+    assert next(walked) == first
+    gone.rmdir()  # as good as one that may not be read: root may read all
+    assert [intake.take(path).fate for path in walked] == [Fate.FAILED]
+
+
+def renamed(settings: Settings, old: str, new: str) -> None:
+    with sqlite3.connect(settings.site.state_dir / "ledger.sqlite") as connection:
+        connection.execute(f"ALTER TABLE {old} RENAME TO {new}")
+
+
+def test_files_whose_rows_are_missing_at_the_end_are_no_success(settings: Settings, tmp_path: Path) -> None:
+    file, heard = drawn(tmp_path / "1.dcm"), list[TakenFile]()
+    renamed(settings, "study", "away")
+    with pytest.raises(Retry, match="1 files are durable in the archive and wait for their rows"):
+        ingest(settings, [file], ORIGIN, 1, heard.append, must_not_wait)
+    assert [taken.fate for taken in heard] == [Fate.STORED]
+    renamed(settings, "away", "study")
+    ingest(settings, [file], ORIGIN, 1, heard.append, must_not_wait)
+    with sqlite3.connect(settings.site.state_dir / "ledger.sqlite") as connection:
+        assert connection.execute("SELECT count(*) FROM instance").fetchone() == (1,)
+
+
+def test_a_bug_that_ends_the_indexing_ends_the_taking(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    broken, stop = settings.model_copy(update={"studies": None}), threading.Event()
+    with contextlib.ExitStack() as stack:
+        intake, _ = stack.enter_context(taking(broken, ORIGIN, must_not_wait, stop))
+        assert intake.take(drawn(tmp_path / "1.dcm")).fate is Fate.STORED
+        assert stop.wait(10), "whoever waits for it hears of it"
+        with pytest.raises(AttributeError):
+            stack.close()
+
+
+@pytest.fixture
+def watched(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Watch], None]]:
+    monkeypatch.setattr(threading, "excepthook", threading.excepthook)  # the watcher's process sets its own
+    stop, ledger = threading.Event(), Ledger(settings.ledger_url)
+    threads: list[threading.Thread] = []
+
+    def begin(watch: Watch) -> None:
+        with_folder = settings.model_copy(update={"watch": {"scanner": watch}})
+        charge = Charge("watcher", os.getpid(), settings.dump())
+        threads.append(threading.Thread(target=watching.run, args=(charge, with_folder, ledger, stop)))
+        threads[0].start()
+
+    yield begin
+    stop.set()
+    for thread in threads:
+        thread.join()
+    ledger.close()
+
+
+def test_a_file_that_cannot_be_moved_holds_up_nobody_and_stays_out_of_the_log(
+    watched: Callable[[Watch], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    stuck, folder = f"{'DOE^JANE' * 31}.dcm", tmp_path / "inbox"  # as long as a name may be, so there is none beside it
+    for name, seed in ((f"taken/{stuck}", 1), (stuck, 2), ("x.dcm", 3)):
+        drawn(folder / name, seed)
+    watched(Watch(path=folder, settle_seconds=0))
+    wait_for((folder / "taken/x.dcm").exists, what="the file behind it")
+    assert (folder / stuck).exists()
+    assert "DOE" not in "".join(capfd.readouterr())
