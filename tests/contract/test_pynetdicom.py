@@ -224,4 +224,4 @@ def test_an_abort_after_the_response_was_sent_comes_after_it(server: Server) -> 
     accept_dx(server, (evt.EVT_PDU_SENT, pdu_sent), (evt.EVT_C_STORE, lambda _event: 0))
     with RawScu(port_of(server)) as scu:
         assert scu.store(data_set("1.2.3"), "1.2.3")[0] == 0
-        wait_for(lambda: scu.assoc.is_aborted)
+        wait_for(scu.assoc.acse.is_aborted)

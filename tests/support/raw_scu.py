@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from io import BytesIO
 from typing import Self
 
@@ -48,14 +47,9 @@ class RawScu:
 
     def _exchange(self, request: C_STORE) -> C_STORE | None:
         # As pynetdicom's own send_c_store does it, but without building a data set.
-        self.assoc._reactor_checkpoint.clear()
-        while not self.assoc._is_paused:
-            time.sleep(0.001)
-        try:
-            self.assoc.dimse.send_msg(request, 1)
-            return self.assoc.dimse.get_msg(block=True)[1]
-        finally:
-            self.assoc._reactor_checkpoint.set()
+        stop_reading(self.assoc)
+        self.assoc.dimse.send_msg(request, 1)
+        return self.assoc.dimse.get_msg(block=True)[1]
 
     def echo(self) -> int:
         """Status of a C-ECHO; -1 when no response came."""
@@ -65,5 +59,16 @@ class RawScu:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.assoc.is_established:
+        if self.assoc.is_established and not self.assoc.acse.is_aborted():
             self.assoc.release()
+
+
+def stop_reading(assoc: Association) -> None:
+    """End the thread that looks for requests of the peer, so that no response is taken from whoever waits for it.
+
+    To pause it, as pynetdicom does, is a race: it says that it is paused a moment before it is, and on a busy machine a moment is long.
+    """
+    if assoc.is_alive() and assoc.is_established:
+        assoc._kill = True
+        assoc.join()
+        assoc._is_paused = True  # who sends or releases waits for this
