@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
+from functools import cache, lru_cache
+from typing import Any, Final, cast
 
+from pydicom.dataelem import DataElement, RawDataElement
 from pydicom.dataset import Dataset
 from pydicom.errors import BytesLengthException
 from pydicom.tag import BaseTag, Tag
 
 from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.plain_values import plain_value
 
 # What pydicom 3 was seen to raise for malformed elements: ValueError (numbers, UIDs, character sets), TypeError (wrong kind of value),
 # AttributeError (an item that is no data set), KeyError and NotImplementedError (unknown VR), struct.error and EOFError (lengths),
@@ -35,22 +37,34 @@ MALFORMED = (
     OSError,
 )
 
+interned: Final = lru_cache(maxsize=4096)(BaseTag)
+"""One object for each number, most of the time: a data set finds it without a comparison, which pydicom's tags make in Python."""
+
 
 def element(dataset: Dataset, keyword: str) -> Any:  # noqa: ANN401 - the value's type is the VR's
     """The value of an attribute, None when it is absent or empty. Raises NotAnalysable (corrupt_header) when it is malformed."""
     tag = _tag(keyword)
     try:
-        value = dataset[tag].value if tag in dataset else None
+        value = _value(dataset, tag, keyword)
     except MALFORMED as error:
         # "from None": pydicom's messages repeat the value, which may be a patient's.
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is unreadable ({type(error).__name__})") from None
     return None if value is None or (isinstance(value, str | bytes | Sequence) and len(value) == 0) else value
 
 
+def _value(dataset: Dataset, tag: BaseTag, keyword: str) -> Any:  # noqa: ANN401 - as above
+    """None where it is absent. pydicom converts what is not plain, and keeps it."""
+    held = cast("DataElement | RawDataElement | None", dataset.get_item(tag, keep_deferred=True))
+    if held is None:
+        return None
+    value = plain_value(held, keyword) if isinstance(held, RawDataElement) else None
+    return dataset[tag].value if value is None else value
+
+
 @cache
 def _tag(keyword: str) -> BaseTag:
     """Looked up once: each time, as pydicom does it, costs as much as the value. Only the library's own keywords come here."""
-    return Tag(keyword)
+    return interned(int(Tag(keyword)))
 
 
 def required(dataset: Dataset, keyword: str) -> Any:  # noqa: ANN401 - the value's type is the VR's

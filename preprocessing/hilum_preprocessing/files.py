@@ -21,11 +21,11 @@ from pydicom.valuerep import EXPLICIT_VR_LENGTH_32
 from hilum_preprocessing.elements import MALFORMED, required
 from hilum_preprocessing.encapsulation import end_of_items
 from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.plain_header import PIXELS, read_plain_header
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 << 20
 """What a deflated data set may inflate to: 1000 times its own length is possible, and it does not say so."""
 
-_PIXELS: Final = frozenset({0x7FE00008, 0x7FE00009, 0x7FE00010})
 _UNDEFINED: Final = 0xFFFFFFFF
 _EXPLICIT: Final = "HH2s2xI"  # PS3.5 7.1.2, of a VR with 32 bits of length
 _LONG_VRS: Final = {vr.value.encode() for vr in EXPLICIT_VR_LENGTH_32}  # of any other one the length stands elsewhere
@@ -65,7 +65,11 @@ class _Pieces(io.BufferedReader):
 
 def _read(file: io.BufferedReader, maximum_bytes: int) -> Dataset:
     # A private mapping: nothing writes to it, but torch takes memory without a copy only where it could be written to.
-    mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+    content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    plain, mapped = read_plain_header(file, content), memoryview(content)
+    if plain is not None:
+        return _with_pixels(plain[0], mapped, plain[1], is_implicit=bool(plain[0].original_encoding[0]))
+    file.seek(0)
     try:
         dataset = dcmread(file, stop_before_pixels=True)
         is_deflated = dataset.file_meta.get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian  # and nothing follows
@@ -99,7 +103,7 @@ def _inflated(deflated: memoryview, maximum_bytes: int) -> bytes:
 
 
 def _at_pixels(tag: BaseTag, vr: str | None, length: int) -> bool:  # noqa: ARG001 - pydicom's signature
-    return tag in _PIXELS
+    return tag in PIXELS
 
 
 def _with_pixels(dataset: Dataset, content: memoryview, position: int, *, is_implicit: bool) -> Dataset:
@@ -109,7 +113,7 @@ def _with_pixels(dataset: Dataset, content: memoryview, position: int, *, is_imp
     if position + struct.calcsize(order + head) > len(content):
         return dataset
     group, number, *vr, length = struct.unpack_from(order + head, content, position)
-    if (group << 16) + number not in _PIXELS:
+    if (group << 16) + number not in PIXELS:
         return dataset  # pydicom stopped where the data set ends or breaks
     if vr and vr[0] not in _LONG_VRS:
         raise NotAnalysable(Reason.CORRUPT_HEADER, "Pixel Data with a VR that no pixels have")
