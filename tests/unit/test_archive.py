@@ -15,8 +15,10 @@ import pytest
 
 from hilum.store.archive import Archive, new_name, place_of, quarantine_path
 from hilum.store.directory_sync import SharedSync
+from hilum.store.write_out import behind
 from tests.support.listening import data_set_of, make_settings, unindexed
 from tests.support.storing import BOUNDARIES, data_set, store_until_killed
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -53,6 +55,19 @@ def test_an_object_that_is_not_committed_leaves_nothing(archive: Archive) -> Non
     with archive.begin() as incoming:
         incoming.write(b"y")
     assert not list(unindexed(archive))
+
+
+def test_pieces_that_a_nearly_full_disk_takes_in_part_go_on_where_it_stopped() -> None:
+    pieces = (b"abc", memoryview(b"def"), b"", b"gh")
+    assert [b"".join(behind(pieces, count)) for count in range(9)] == [b"abcdefgh"[count:] for count in range(9)]
+
+
+def test_more_pieces_than_one_call_takes_are_all_written(archive: Archive) -> None:
+    pieces = [number.to_bytes(2) for number in range(1500)]
+    with archive.begin() as incoming:
+        incoming.write(*pieces)
+        incoming.write()
+        assert incoming.commit().read_bytes() == b"".join(pieces)
 
 
 def test_names_come_from_us_and_decide_the_place(archive: Archive) -> None:
@@ -239,6 +254,48 @@ def test_who_waits_while_a_sync_runs_rides_on_the_next_one(tmp_path: Path) -> No
         go_on.set()
         assert all(waiter.result(20) for waiter in (first, *riders))
     assert 2 <= len(begun) <= 9
+
+
+def test_who_rode_on_a_sync_that_failed_is_not_told_that_all_is_well(tmp_path: Path) -> None:
+    """Linux says an error once: another sync of the folder succeeds, whether or not the name is on the disk."""
+    running, go_on = threading.Event(), threading.Event()
+    numbers: list[int] = []
+
+    def sync(_folder: Path) -> None:
+        numbers.append(len(numbers) + 1)
+        running.set()
+        assert go_on.wait(60)
+        if numbers[-1] == 2:
+            raise OSError(5, "Input/output error")
+
+    shared = SharedSync(tmp_path, sync)
+    errors: list[int | None] = []
+
+    def ride() -> None:
+        try:
+            shared.wait()
+        except OSError as error:
+            errors.append(error.errno)
+
+    first, *riders = (threading.Thread(target=ride) for _ in range(4))
+    first.start()
+    assert running.wait(60)
+    for rider in riders:
+        rider.start()
+    wait_for(lambda: all(map(rides_on_the_second, riders)))
+    go_on.set()
+    for thread in (first, *riders):
+        thread.join()
+    assert (errors, numbers) == ([5, 5, 5], [1, 2])
+    shared.wait()
+    assert numbers == [1, 2, 3], "who comes later has a sync of its own"
+
+
+def rides_on_the_second(thread: threading.Thread) -> bool:
+    frame = sys._current_frames().get(thread.ident or 0)
+    while frame is not None and frame.f_code.co_name != "wait":
+        frame = frame.f_back
+    return frame is not None and frame.f_locals.get("mine") == 2
 
 
 def test_many_threads_commit_at_once(archive: Archive) -> None:

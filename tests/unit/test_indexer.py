@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
 import sqlite3
+import threading
 from collections.abc import Iterator
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import pytest
@@ -200,6 +204,16 @@ def test_images_that_come_while_others_do_get_their_rows_together(house: House) 
     assert house.rows("SELECT sop_instance_uid FROM instance") == [("1.2.3",)]
 
 
+def test_an_image_that_comes_slowly_holds_up_no_other(house: House) -> None:
+    house.indexer.under_way.add(object())  # and never ends
+    house.indexer.start()
+    for uid in ("1.2.3", "1.2.4"):
+        arriving.store(request(data_set(uid), uid), house.intake().begin)
+        wait_for(lambda uid=uid: (uid,) in house.rows("SELECT sop_instance_uid FROM instance"))
+    house.indexer.stop(20)
+    assert house.indexer.failure is None
+
+
 def test_a_ledger_that_is_away_loses_nothing_and_is_waited_for(house: House) -> None:
     indexer = Indexer(house.settings, house.ledger, house.archive, patience_seconds=0)
     house.execute("ALTER TABLE instance RENAME TO away")
@@ -295,6 +309,39 @@ def test_the_limit_of_a_sender_holds_for_all_processes_together(house: House) ->
         assert door.admit(Someone(), "HILUM", "CR1") is None
     first.leave(inside)
     assert second.admit(Someone(), "HILUM", "ROUTER") is None
+
+
+def count(census_fd: int, may_end: Event, holds: Event) -> None:
+    """Another listener, in the middle of its count."""
+    with Census(2, (), census_fd).held():
+        holds.set()
+        may_end.wait()
+
+
+def test_who_leaves_does_not_change_what_another_process_counts(house: House) -> None:
+    """Numbers are written a byte at a time: half of one would be counted."""
+    fork = multiprocessing.get_context("fork")  # the descriptor is inherited, as it is by listeners
+    receive, census, may_end, holds = Receive(), Census(2), fork.Event(), fork.Event()
+    policy = Policy(receive, {})
+    reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy)
+    door, inside = Door(receive, policy, reception, AccountBook(house.ledger), house.desk(), seat=Seat(census, 0)), Someone()
+    assert door.admit(inside, "HILUM", "CR1") is None
+    other, leaving = (
+        fork.Process(target=count, args=(census.descriptor, may_end, holds)),
+        threading.Thread(target=door.leave, args=(inside,)),
+    )
+    other.start()
+    assert holds.wait(60)
+    leaving.start()
+    try:
+        waits = f"-> POSIX  ADVISORY  WRITE {os.getpid()} "
+        wait_for(lambda: waits in Path("/proc/locks").read_text() or not leaving.is_alive(), what="its turn")
+        assert census.elsewhere(-1).total() == 1
+    finally:
+        may_end.set()
+        leaving.join()
+        other.join()
+    assert census.elsewhere(-1).total() == 0
 
 
 def test_the_door_counts_those_who_are_inside(house: House) -> None:

@@ -20,7 +20,7 @@ from hilum.receive.describe import describe
 from hilum.receive.header import MAXIMUM_HEADER_BYTES, read_header
 from hilum.receive.indexer import Indexer
 from hilum.receive.intake import Intake
-from hilum.receive.refusals import CannotUnderstand, Refusal
+from hilum.receive.refusals import CannotUnderstand, OutOfResources, Refusal
 from hilum.receive.store_command import StoreCommand
 from hilum.settings import Receive
 from hilum.store.archive import Archive
@@ -112,6 +112,62 @@ def test_a_deflated_data_set_is_read_again_for_its_pixels(house: House) -> None:
     assert said is None
     assert describe(file).sop_instance_uid == "1.2.3"
     file.unlink()
+
+
+class Disk(Archive):
+    """An archive that says how much is free as often as it is asked."""
+
+    asked, free = 0, 1 << 40
+
+    def free_bytes(self) -> int:
+        self.asked += 1
+        return self.free
+
+
+RESERVE, ASSOCIATIONS = 1 << 30, 4
+
+
+@pytest.fixture
+def disk(house: House) -> Iterator[Disk]:
+    yield Disk(house.archive.root, "listener-2")
+    assert not list(unindexed(house.archive))
+
+
+@contextlib.contextmanager
+def arriving_at(disk: Disk, house: House) -> Iterator[Arriving]:
+    """An object whose header has come, in 32 KiB."""
+    limits = Receive(reserve_bytes=RESERVE, maximum_associations=ASSOCIATIONS, maximum_object_bytes=32 << 20)
+    intake = Intake(limits, disk, house.indexer)
+    with contextlib.closing(Arriving(StoreCommand(meta("1.2.3", ExplicitVRLittleEndian), DX), intake.begin)) as arriving:
+        arriving.write([memoryview(data_set("1.2.3", pixels=bytes(30 << 20))[: 32 << 10])])
+        yield arriving
+
+
+def taken(arriving: Arriving) -> int:
+    """How many bytes more, before the object is refused."""
+    for size in range(0, 16 << 20, 16 << 10):
+        try:
+            arriving.write([memoryview(bytes(16 << 10))])
+        except OutOfResources:
+            return size
+    raise AssertionError("it is not refused")
+
+
+def test_a_disk_with_room_is_looked_at_every_2_mib(disk: Disk, house: House) -> None:
+    with arriving_at(disk, house) as arriving:
+        for _ in range(10 << 4):
+            arriving.write([memoryview(bytes(64 << 10))])
+        assert 1 + 4 <= disk.asked <= 1 + 5
+        disk.free = RESERVE
+        assert taken(arriving) <= 2 << 20
+
+
+def test_a_disk_that_is_nearly_full_is_looked_at_before_its_reserve_is_used_by_all_who_may_come(disk: Disk, house: House) -> None:
+    room = 1 << 20
+    disk.free = RESERVE + room
+    with arriving_at(disk, house) as arriving:
+        disk.free = RESERVE
+        assert 0 < taken(arriving) <= room // ASSOCIATIONS
 
 
 def test_a_header_is_held_back_to_its_limit_and_no_further() -> None:

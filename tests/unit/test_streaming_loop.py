@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hilum.receive.streaming.command import Command
+from hilum.receive.streaming.connection import Connection
 from hilum.receive.streaming.loop import End, Loop
 from hilum.receive.streaming.provider import Context, Verdict
 from tests.support.raw_scu import DX
@@ -125,6 +126,66 @@ def cut(data_set: bytes, random: Random, largest: int) -> bytes:
         parts.append(pdu(4, b"".join(items[:count])))
         items = items[count:]
     return b"".join(parts)
+
+
+EQUAL_BYTES = (0, 1, 300, 16_372, 131_060, 530_000)
+
+
+@pytest.mark.parametrize("size", EQUAL_BYTES)
+def test_equal_pdus_bring_the_same_bytes_though_they_contain_what_begins_one(size: int) -> None:
+    kept, beginning = Kept(), equal_pdu(bytes(size))[:12]
+    contents = [((bytes((number,)) + beginning) * (size // 13 + 1))[:size] for number in range(40)]
+    with running(kept) as made:
+        made.peer.sendall(message(store("1.2.3")) + b"".join(map(equal_pdu, contents)) + pdu(4, pdv(b"last")))
+        made.peer.recv(1 << 16)
+        made.peer.sendall(message(command(ECHO_RQ)) + RELEASE)
+        assert made.finished() is End.RELEASED
+    assert kept.data_sets == [b"".join(contents) + b"last"]
+
+
+def equal_pdu(content: bytes) -> bytes:
+    return pdu(4, pdv(content, is_last=False))
+
+
+def test_an_abort_between_equal_pdus_is_one() -> None:
+    kept = Kept()
+    with running(kept) as made:
+        made.peer.sendall(message(store("1.2.3")) + 5 * equal_pdu(bytes(300)) + ABORT + equal_pdu(bytes(300)))
+        assert made.finished() is End.ABORTED_BY_PEER
+    assert kept.ends == ["closed"]
+
+
+def test_of_equal_pdus_those_are_taken_at_once_that_are_here_as_a_whole() -> None:
+    connection = Connection(Scripted(b"!ab1ab2ac3ab4ab"))
+    connection.take(1)
+    assert [bytes(piece) for piece in connection.repeated(b"ab", 1)] == [b"1", b"2"]
+    assert bytes(connection.take(3)) == b"ac3"
+    assert [bytes(piece) for piece in connection.repeated(b"ab", 1)] == [b"4"]
+    assert connection.repeated(b"ab", 1) == []
+    assert bytes(connection.take(3)) == b"ab"
+
+
+def test_a_peer_is_acknowledged_at_once_when_all_that_was_there_is_read() -> None:
+    peer = Scripted(bytes(1 << 20), bytes(100))
+    connection = Connection(peer)
+    assert (len(connection.take(1 << 20)), peer.told) == (512 << 10, 0), "there is more"
+    assert (len(connection.take(1 << 20)), peer.told) == (100, 1)
+
+
+class Scripted(socket.socket):
+    """What each receive finds, and how often it was told to acknowledge at once."""
+
+    def __init__(self, *found: bytes) -> None:
+        super().__init__()
+        self._found, self.told = iter(found), 0
+
+    def recv_into(self, buffer: memoryview, *_: int) -> int:  # type: ignore[override] # as the loop calls it
+        found = next(self._found)[: len(buffer)]
+        buffer[: len(found)] = found
+        return len(found)
+
+    def setsockopt(self, *_: object) -> None:  # type: ignore[override]
+        self.told += 1
 
 
 HALF = message(store("1.2.3")) + pdu(4, pdv(bytes(100_000), is_last=False))

@@ -18,6 +18,11 @@ RELEASED = struct.pack(">BxLxxxx", RELEASE_RP, 4)
 _USER, _PROVIDER = 0, 2  # PS3.8 9.3.8
 
 
+def beginning(length: int, context_id: int, control: int) -> bytes:
+    """Of a P-DATA-TF PDU of one Presentation Data Value, up to its fragment; `length`: as the value's header says it."""
+    return HEADER.pack(P_DATA_TF, ITEM_LENGTH_BYTES + length) + ITEM.pack(length, context_id, control)
+
+
 def user_abort() -> bytes:
     """A-ABORT by us who use the service."""
     return struct.pack(">BxLxxBB", ABORT, 4, _USER, 0)
@@ -35,7 +40,7 @@ def p_data(context_id: int, content: Iterable[bytes], *, is_command: bool) -> It
     while True:
         following = next(fragments, None)
         control = (IS_COMMAND if is_command else 0) | (IS_LAST if following is None else 0)
-        yield HEADER.pack(P_DATA_TF, ITEM.size + len(fragment)) + ITEM.pack(len(fragment) + 2, context_id, control)
+        yield beginning(len(fragment) + 2, context_id, control)
         yield fragment
         if following is None:
             return

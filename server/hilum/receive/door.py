@@ -55,7 +55,7 @@ class Door:
 
     def leave(self, guest: Guest) -> None:
         """The association is over."""
-        with self._lock:
+        with self._lock, self.seat.held():  # numbers are written a byte at a time: another process must not count half of one
             self._admitted.pop(guest, None)
             self.seat.write(self._open_titles())
 

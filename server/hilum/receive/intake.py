@@ -21,6 +21,8 @@ from hilum.receive.taking import Taken
 from hilum.settings import Receive
 from hilum.store.archive import Archive, Incoming
 
+_LOOK_BYTES = 2 << 20  # of an object, between two looks at the disk
+
 
 class Intake:
     """Takes images from any number of threads."""
@@ -38,14 +40,20 @@ class Intake:
         """It is stored, or will never be."""
         self._indexer.under_way.discard(image)
 
-    def require_room(self, size: int, more: int) -> None:
-        """Refuse before the disk is full or the queue too long (promise 3): `more` bytes come, which makes `size` of one data set."""
+    def require_size(self, size: int) -> None:
+        """Refuse a data set of which so many bytes have come."""
         if size > self._settings.maximum_object_bytes:
             raise TooLarge(f"Larger than the limit of {self._settings.maximum_object_bytes >> 20} MiB")
-        if self._archive.free_bytes() - more < self._settings.reserve_bytes:
+
+    def require_room(self, more: int) -> int:
+        """Refuse before the disk is full or the queue too long (promise 3): `more` bytes come. How many may follow before the next look."""
+        room = self._archive.free_bytes() - more - self._settings.reserve_bytes
+        if room < 0:
             raise OutOfResources("Storage is nearly full; send again later")
         if self._indexer.is_overloaded:
             raise OutOfResources("The ledger is not available; send again later")
+        # As many associations as there may be do not reach the reserve before they have looked.
+        return min(_LOOK_BYTES, room // self._settings.maximum_associations)
 
     def index(self, file: Path, instance: Instance | None, size_bytes: int) -> None:
         """A durable image gets its row soon."""
@@ -60,11 +68,11 @@ class IncomingImage:
         self._intake, self._meta, self._header, self._archive = intake, meta, header, archive
         self._digests = Digests(header)
         self._archived: Incoming | None = None
+        self._granted = 0  # as large it may become before the disk is looked at
 
     def write(self, pieces: Sequence[memoryview]) -> None:
         """The next bytes of the data set. Raises OutOfResources, OSError."""
-        more = sum(map(len, pieces))
-        self._intake.require_room(self._digests.size_bytes + more, more)
+        self._require_room(sum(map(len, pieces)))
         if self._archived is None:
             self._archived = self._archive.begin()
             self._archived.write(file_meta.encode(self._meta), *pieces)
@@ -72,6 +80,12 @@ class IncomingImage:
             self._archived.write(*pieces)
         for piece in pieces:
             self._digests.update(piece)
+
+    def _require_room(self, more: int) -> None:
+        size = self._digests.size_bytes + more
+        self._intake.require_size(size)
+        if size > self._granted:
+            self._granted = size + self._intake.require_room(more)
 
     def commit(self) -> Taken:
         """Return when the image is durable and will be indexed. Raises OSError."""

@@ -53,7 +53,7 @@ class Reception:
         """Who takes an object, now that its header is known. Raises Refusal."""
         sop_class = command.meta.sop_class_uid
         if sop_class == KEY_OBJECT_SELECTION:
-            self._intake.require_room(0, 0)
+            self._intake.require_room(0)
             return _Note(command.meta, self._ledger)
         if sop_class in REPORT_SOP_CLASSES:
             if self._is_ours(header):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from hilum.domain import Instance, Lane
-from hilum.settings import Settings
+from hilum.settings import Handling, Settings
 from hilum.store.arrival import Arrival
 
 Titles = tuple[str, str]  # the Calling and the Called AE Title
@@ -15,17 +16,21 @@ def arrivals_of(
     instances: Sequence[Instance], settings: Settings, known: Callable[[Collection[str]], Mapping[str, Titles]]
 ) -> list[Arrival]:
     """In their order. `known` says of studies that have a row between which AE Titles their first image went."""
-    if not (settings.routes or settings.senders):
-        return [arrival_of(instance, settings) for instance in instances]
-    titles = dict(known({instance.study_instance_uid for instance in instances}))
+    deciding: dict[str, Titles] = {}
+    if settings.routes or settings.senders:
+        deciding.update(known({instance.study_instance_uid for instance in instances}))
     for instance in instances:
-        titles.setdefault(instance.study_instance_uid, _titles(instance))
-    return [arrival_of(instance, settings, titles[instance.study_instance_uid]) for instance in instances]
+        deciding.setdefault(instance.study_instance_uid, _titles(instance))
+    handling_of = functools.cache(settings.handling_of)  # a batch comes from few senders
+    return [_arrival(instance, handling_of(*deciding[instance.study_instance_uid])) for instance in instances]
 
 
-def arrival_of(instance: Instance, settings: Settings, titles: Titles | None = None) -> Arrival:
-    """One instance; `titles` where another one decides for its study."""
-    handling = settings.handling_of(*(titles or _titles(instance)))
+def arrival_of(instance: Instance, settings: Settings) -> Arrival:
+    """One instance, as the first of its study."""
+    return _arrival(instance, settings.handling_of(*_titles(instance)))
+
+
+def _arrival(instance: Instance, handling: Handling) -> Arrival:
     return Arrival(
         instance=instance,
         lane=Lane[handling.lane.upper()],

@@ -17,7 +17,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Self
 
@@ -239,13 +239,17 @@ class Incoming:
 
     def write(self, *pieces: bytes | memoryview) -> None:
         """Append all bytes of the pieces, or raise OSError."""
-        rest = [memoryview(piece) for piece in pieces]
-        while rest:
-            # A nearly full disk writes a part and says so only in the count.
-            count = os.writev(self._fd, rest[:_MAXIMUM_PIECES])
-            self.size_bytes += count
-            rest = behind(rest, count)
+        for begin in range(0, len(pieces), _MAXIMUM_PIECES):
+            self._write(pieces[begin : begin + _MAXIMUM_PIECES])
         self._write_out()
+
+    def _write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        size = sum(map(len, pieces))
+        while (count := os.writev(self._fd, pieces)) < size:
+            # A nearly full disk writes a part and says so only in the count.
+            self.size_bytes += count
+            pieces, size = behind(pieces, count), size - count
+        self.size_bytes += count
 
     def _write_out(self) -> None:
         if self._write_out_bytes and (count := self.size_bytes - self._written_out) >= self._write_out_bytes:

@@ -15,17 +15,30 @@ class SharedSync:
     def __init__(self, folder: Path, sync: Callable[[Path], None] | None = None) -> None:
         self._folder = folder
         self._sync = sync or _sync_folder
-        self._begun = self._done = 0  # numbers of syncs
+        self._begun = self._done = self._failed = 0  # numbers of syncs
+        self._problem = OSError()
         self._turn = threading.Lock()
 
     def wait(self) -> None:
-        """Return when a sync that began after this call has ended. Raises its OSError."""
+        """Return when a sync that began after this call has ended. Raises its OSError, also to those who would have ridden on it.
+
+        The kernel says such an error once: another sync would succeed, and the name need not be on the disk.
+        """
         mine = self._begun + 1
         with self._turn:
+            if mine <= self._failed:
+                raise OSError(self._problem.errno, self._problem.strerror)
             if self._done < mine:
-                self._begun += 1
-                self._sync(self._folder)
-                self._done = self._begun
+                self._run()
+
+    def _run(self) -> None:
+        self._begun += 1
+        try:
+            self._sync(self._folder)
+        except OSError as error:
+            self._failed, self._problem = self._begun, error
+            raise
+        self._done = self._begun
 
 
 def make_durable_folder(folder: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _START = 2  # SYNC_FILE_RANGE_WRITE, sync_file_range(2): begins, waits for nothing, promises nothing
 
@@ -24,10 +24,10 @@ def start_write_out(fd: int, offset: int, count: int) -> None:
     _start(fd, offset, count)
 
 
-def behind(pieces: list[memoryview], count: int) -> list[memoryview]:
+def behind(pieces: Sequence[bytes | memoryview], count: int) -> Sequence[bytes | memoryview]:
     """What remains of the pieces behind the first `count` bytes."""
     for number, piece in enumerate(pieces):
         if count < len(piece):
-            return [piece[count:], *pieces[number + 1 :]]
+            return [memoryview(piece)[count:], *pieces[number + 1 :]]
         count -= len(piece)
     return []

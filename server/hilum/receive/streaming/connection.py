@@ -21,7 +21,8 @@ class Connection:
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
-        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._bytes = bytearray(_BUFFER_BYTES)
+        self._buffer = memoryview(self._bytes)
         self._start = self._end = 0
         self.release: Callable[[], None] = _nothing
 
@@ -41,15 +42,26 @@ class Connection:
         self._start = min(start + maximum, self._end)
         return self._buffer[start : self._start]
 
+    def repeated(self, beginning: bytes, size: int) -> list[memoryview]:
+        """Take what is here already, as long as it begins so: views of the `size` bytes behind each beginning."""
+        taken, step = [], len(beginning) + size
+        while self._start + step <= self._end and self._bytes.startswith(beginning, self._start):
+            following = self._start + step
+            taken.append(self._buffer[following - size : following])
+            self._start = following
+        return taken
+
     def _fill(self) -> None:
         if len(self._buffer) - self._end < _ROOM_BYTES:
             self._make_room()
-        count = self._sock.recv_into(self._buffer[self._end :])
+        room = self._buffer[self._end :]
+        count = self._sock.recv_into(room)
         if count == 0:
             raise ConnectionResetError
         self._end += count
-        if _QUICK_ACK is not None:
-            # Linux takes it back by itself. A peer with Nagle's algorithm would wait 40 ms for a delayed acknowledgement.
+        if _QUICK_ACK is not None and count < len(room):
+            # All has been read that was there, and Linux takes it back by itself. A peer with Nagle's algorithm would wait 40 ms for a
+            # delayed acknowledgement.
             self._sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
 
     def _make_room(self) -> None:
@@ -71,7 +83,7 @@ class Connection:
                 while self._sock.recv_into(self._buffer):
                     pass
         # The last reference to the buffer; `release` closes a circle that would keep it until the garbage is collected.
-        self._buffer, self.release = memoryview(b""), _nothing
+        self._bytes, self._buffer, self.release = bytearray(), memoryview(b""), _nothing
 
 
 def _nothing() -> None:

@@ -17,6 +17,7 @@ from hilum.receive.streaming.provider import Context, Provider
 # A peer that exceeds the length that it was told is served: nothing is held in memory as a whole. This is no length, but nonsense.
 _MAXIMUM_PDU_BYTES = 16 << 20
 _SHORT_PDU_BYTES = 4
+_DATA = 0  # control header of a fragment of a data set that is not its last (PS3.8 annex E.2)
 
 
 class End(StrEnum):
@@ -87,14 +88,17 @@ class Loop:
     def _p_data(self, length: int) -> None:
         if length > _MAXIMUM_PDU_BYTES:
             raise ProtocolError(Reason.INVALID_PARAMETER)
-        while length:
-            if length < pdu.ITEM.size:
+        left = length
+        while left:
+            if left < pdu.ITEM.size:
                 raise ProtocolError(Reason.INVALID_PARAMETER)
             size, context_id, control = self._connection.unpack(pdu.ITEM)
-            length -= pdu.ITEM_LENGTH_BYTES + size
-            if size < 2 or length < 0:
+            left -= pdu.ITEM_LENGTH_BYTES + size
+            if size < 2 or left < 0:
                 raise ProtocolError(Reason.INVALID_PARAMETER)
             self._messages.fragment(context_id, control, size - 2)
+            if control == _DATA and size + pdu.ITEM_LENGTH_BYTES == length:
+                self._messages.more(self._connection.repeated(pdu.beginning(size, context_id, control), size - 2))
 
     def _end_of(self, kind: int, length: int) -> End:
         if kind not in (pdu.RELEASE_RQ, pdu.ABORT):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hilum.dimse import command_set, pdu
 from hilum.receive.streaming import command
@@ -42,6 +42,10 @@ class Messages:
             self._data_fragment(context_id, size)
             if control & pdu.IS_LAST:
                 self._end(context_id)
+
+    def more(self, pieces: Sequence[memoryview]) -> None:
+        """Presentation Data Values like the last one, which was of a data set and not its end."""
+        self._pieces += pieces
 
     def _command_fragment(self, context_id: int, size: int) -> None:
         if self._request is not None or self._context_id not in (None, context_id):
