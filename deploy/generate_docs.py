@@ -64,6 +64,7 @@ FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("compared", "erased", "the patient is erased, in any state"),
     ),
     "report": (
+        ("[*]", "leased", "advance, handed on"),
         ("[*]", "shadow", "advance, of compare"),
         ("shadow", "superseded", "newer result"),
         ("due", "superseded", "newer result"),
@@ -72,6 +73,7 @@ FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("reported", "erased", "the patient is erased, in any state"),
     ),
     "deliver": (
+        ("[*]", "leased", "advance, handed on"),
         ("due", "cancelled", "newer result, or the patient is erased"),
         ("dead", "cancelled", "newer result, or the patient is erased"),
         ("leased", "cancelled", "the receiver takes another SOP Class"),

@@ -16,18 +16,31 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ParamSpec, TypeVar
 
 from hilum import telemetry
-from hilum.domain import Advance, CommitmentState, ComparisonState, DeliveryState, Job, Lease, ReadingState, Reason, ResultState, StudyState
+from hilum.domain import (
+    Advance,
+    CommitmentState,
+    ComparisonState,
+    DeliveryJob,
+    DeliveryState,
+    Job,
+    ReadingState,
+    Reason,
+    ResultState,
+    StudyState,
+)
 from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
 from hilum.settings import Pipeline
 from hilum.store.database import AWAY, words_of
 from hilum.store.doorbell import Bell
+from hilum.store.handing_on import Heir
 from hilum.store.ledger import Ledger
 
 log = telemetry.logger("pipeline")
@@ -73,15 +86,22 @@ class StageLoop:
         handle: Handler,
         destination: str | None = None,
         has_room: Callable[[], bool] = lambda: True,
+        heirs: Iterable[StageLoop] = (),
     ) -> None:
-        """`has_room`: False while what is claimed could only be given back, as when every Triton is away."""
+        """`has_room`: False while what is claimed could only be given back, as when every Triton is away.
+
+        `heirs`: loops of the next stage in this process. What is due there after an advance goes on to them without a claim.
+        """
         self._has_room = has_room
+        self.destination = destination
+        self._heirs: dict[str | None, StageLoop] = {loop.destination: loop for loop in heirs}
         self._stage, self._ledger, self._settings = stage, ledger, settings
-        self._owner, self._handle, self._destination = owner, handle, destination
+        self._owner, self._handle = owner, handle
         self._held: set[asyncio.Task[None]] = set()
-        self._holds_lapsed = False
+        self._promised = 0  # places for what another loop may hand on
+        self._holds_lapsed = self._is_claiming = False
         self._wants_room = False  # more could be claimed as soon as an item ends
-        self._decided: list[tuple[Lease, Advance]] = []
+        self._decided: list[tuple[Job, Advance]] = []
         self._wake, self._stopping = asyncio.Event(), False
         # One thread: the ledger's transactions of one loop are in order, and SQLite has one writer anyway.
         self._ledger_thread = ThreadPoolExecutor(1, thread_name_prefix=f"{stage.name}-ledger")
@@ -89,14 +109,17 @@ class StageLoop:
     async def run(self) -> None:
         """Claim → handle → advance, until `stop`; then finish what is held."""
         with _bell(self._ledger, self._stage.name, self._wake, self._settings.poll_seconds):
+            is_due = False
             while not self._stopping:
                 self._wake.clear()
-                jobs, pause = await self._claim()
+                jobs, pause = await self._claim(is_due=is_due)
                 for job in jobs:
                     self._start(job)
-                await self._wait(pause)
-        while self._held:
-            await asyncio.wait(self._held)
+                is_rung = await self._wait(pause)
+                is_due = not is_rung and pause < self._settings.poll_seconds
+        while self._held or self._promised:
+            self._wake.clear()
+            await (asyncio.wait(self._held) if self._held else self._wake.wait())
         await self._flush()
         self._ledger_thread.shutdown()
 
@@ -105,24 +128,27 @@ class StageLoop:
         self._stopping = True
         self._wake.set()
 
-    async def _claim(self) -> tuple[list[Job], float]:
-        """Jobs for the free places, and how long to wait for the next row that will be due."""
-        room, poll = self._stage.batch - len(self._held), self._settings.poll_seconds
+    async def _claim(self, *, is_due: bool) -> tuple[list[Job], float]:
+        """Jobs for the free places, and how long to wait for the next row that will be due. `is_due`: it was waited for, until now."""
+        room, poll = self._stage.batch - len(self._held) - self._promised, self._settings.poll_seconds
         if not self._has_room():
             return [], min(poll, _NO_ROOM_SECONDS)
         if room < max(1, self._stage.batch // 4 if self._held else 1) or self._holds_lapsed:
             self._wants_room = True
             return [], poll  # few free places: a claim for each completed item would be a transaction for each
+        self._is_claiming = True
         try:
-            return await self._in_ledger_thread(self._claim_now, room)
+            return await self._in_ledger_thread(self._claim_now, room, is_due=is_due)
         except AWAY as error:
             log.error("ledger_unavailable", stage=self._stage.name, error=words_of(error), advice="the stage waits and tries again")
             return [], poll
+        finally:
+            self._is_claiming = False
 
-    def _claim_now(self, room: int) -> tuple[list[Job], float]:
-        """It looks first: a claim takes the write lock, for which others wait, and mostly there is nothing to claim."""
+    def _claim_now(self, room: int, *, is_due: bool) -> tuple[list[Job], float]:
+        """It looks first: a claim takes the write lock, for which others wait, and mostly a ring is about what is due later."""
         stage, poll, self._wants_room = self._stage, self._settings.poll_seconds, False
-        if (pause := self._ledger.seconds_to_next(stage.name, poll, destination_name=self._destination)) > 0:
+        if not is_due and (pause := self._ledger.seconds_to_next(stage.name, poll, destination_name=self.destination)) > 0:
             return [], pause
         if not self._holds_lane():
             return [], poll
@@ -132,21 +158,21 @@ class StageLoop:
             self._owner,
             stage.lease_seconds,
             maximum_lapses=self._settings.maximum_lapses,
-            is_idle=not self._held,
-            destination_name=self._destination,
+            is_idle=not self._held and not self._promised,
+            destination_name=self.destination,
         )
         # None: what may be claimed has lapsed, and is claimed alone. As many as there is room for: there may be more.
         self._wants_room = not jobs or len(jobs) >= room
         return jobs, poll if self._wants_room or next_in is None else min(poll, next_in)
 
     def _holds_lane(self) -> bool:
-        return self._destination is None or self._ledger.hold_lane(self._destination, self._owner, self._stage.lease_seconds)
+        return self.destination is None or self._ledger.hold_lane(self.destination, self._owner, self._stage.lease_seconds)
 
     def _start(self, job: Job) -> None:
         telemetry.STAGE_WAIT_SECONDS.labels(self._stage.name).observe(max(0.0, job.lease.waited_seconds))
         task = asyncio.create_task(self._complete(job))
         self._held.add(task)
-        self._holds_lapsed = job.lease.lapses > 0
+        self._holds_lapsed = self._holds_lapsed or job.lease.lapses > 0
         task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
@@ -157,9 +183,12 @@ class StageLoop:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("stage_loop_bug", stage=self._stage.name, exc_info=error)
 
-    async def _wait(self, seconds: float) -> None:
+    async def _wait(self, seconds: float) -> bool:
+        """True: there is reason to look before the time is over."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._wake.wait(), seconds)
+            async with asyncio.timeout(seconds):  # wait_for would make a task for each wait
+                await self._wake.wait()
+        return self._wake.is_set()
 
     async def _complete(self, job: Job) -> None:
         """One item: what its room decided, or the verb that its error stands for (design: decide, then act)."""
@@ -182,13 +211,13 @@ class StageLoop:
             await self._retry(job, Retry(f"unexpected {type(error).__name__}; see the log"))
             return
         telemetry.STAGE_SECONDS.labels(self._stage.name).observe(time.perf_counter() - started)
-        await self._advance(job.lease, decided)
+        await self._advance(job, decided)
 
     async def _retry(self, job: Job, error: Retry) -> None:
         lease, settings = job.lease, self._settings
         if not error.is_outage and lease.attempts >= settings.maximum_attempts:
             values = {"reason": Reason.ATTEMPTS_EXHAUSTED.value, "detail": f"{lease.attempts} tries; the last: {error.detail}"}
-            await self._advance(lease, Advance(self._stage.failed, values))
+            await self._advance(job, Advance(self._stage.failed, values))
             return
         telemetry.STAGE_RETRIES.labels(self._stage.name).inc()
         pause = error.after_seconds if error.after_seconds is not None else back_off(lease.attempts, settings)
@@ -196,9 +225,9 @@ class StageLoop:
         await self._in_ledger_thread(self._insist, lambda: self._ledger.retry(name, lease, error.detail, pause, counts=counts))
         self._wake.set()  # it is due sooner, perhaps, than what the loop waits for
 
-    async def _advance(self, lease: Lease, decided: Advance) -> None:
+    async def _advance(self, job: Job, decided: Advance) -> None:
         """Queue a decision for the next commit; whoever comes first commits for all that come within the group's time."""
-        self._decided.append((lease, decided))
+        self._decided.append((job, decided))
         if len(self._decided) > 1:
             return
         if len(self._held) > 1:  # else there is nobody to wait for
@@ -208,9 +237,43 @@ class StageLoop:
     async def _flush(self) -> None:
         group, self._decided = self._decided, []
         if group:
-            written = await self._in_ledger_thread(self._insist, lambda: self._ledger.advance(self._stage.name, group))
+            written = await self._write(group)
             for (_, decided), is_written in zip(group, written or [False] * len(group), strict=True):
                 self._count(decided, is_written)
+
+    async def _write(self, group: Sequence[tuple[Job, Advance]]) -> list[bool]:
+        """What follows from it goes on in this process, as far as there are places; empty: nothing could be written."""
+        heirs = {name: self._heirs[name].promise(count) for name, count in _followers(group).items() if name in self._heirs}
+        jobs: list[Job] = []
+
+        def write() -> tuple[list[bool], list[Job]]:
+            return self._ledger.advance_and_hand_on(self._stage.name, group, heirs)
+
+        try:
+            answer = await self._in_ledger_thread(lambda: self._insist(write))
+            written, jobs = ([], []) if answer is None else answer
+        finally:
+            for name, heir in heirs.items():
+                self._heirs[name].inherit([job for job in jobs if _destination_of(job) == name], heir)
+        return written
+
+    def promise(self, count: int) -> Heir:
+        """Places for items that another loop may hand on; `inherit` gives back what is not used. In the event loop's thread.
+
+        None while more is due than there was room for: what waits there may be more urgent.
+        """
+        is_open = not (self._stopping or self._is_claiming or self._wants_room or self._holds_lapsed) and self._has_room()
+        places = min(count, self._stage.batch - len(self._held) - self._promised) if is_open else 0
+        self._promised += places
+        return Heir(self._owner, places, self._stage.lease_seconds)
+
+    def inherit(self, jobs: Iterable[Job], heir: Heir) -> None:
+        """Work on what was handed on, and forget the promise."""
+        self._promised -= heir.places
+        for job in jobs:
+            self._start(job)
+        if self._wants_room or self._stopping:
+            self._wake.set()
 
     def _insist(self, write: Callable[[], T]) -> T | None:
         """Write what was decided even if the database is away for a while: the work is done, and the leases still hold.
@@ -239,6 +302,17 @@ class StageLoop:
                 return function(*args, **kwargs)
 
         return await asyncio.get_running_loop().run_in_executor(self._ledger_thread, run)
+
+
+def _followers(group: Iterable[tuple[Job, Advance]]) -> Counter[str | None]:
+    """How many items of the next stage may follow, by destination; None: that stage has none."""
+    decided = [item for _, item in group]
+    results = [None for item in decided for _ in item.results]
+    return Counter([*results, *(name for item in decided for new in item.documents for name in new.destinations)])
+
+
+def _destination_of(job: Job) -> str | None:
+    return job.destination if isinstance(job, DeliveryJob) else None
 
 
 def back_off(attempts: int, settings: Pipeline) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from hilum.domain import (
     DeliveryJob,
     DeliveryState,
     Document,
-    Instance,
     Lane,
     NewDocument,
     Outcome,
@@ -31,6 +29,7 @@ from hilum.domain import (
 from hilum.store import schema
 from hilum.store.ledger import Arrival, Ledger, RecordOutcome
 from hilum.store.migrate import migrate
+from tests.support.arrivals import arrival_of
 from tests.support.street import Clock
 
 RELEASE = "densenet121_untrained@1"
@@ -44,22 +43,7 @@ def ledger(ledger_url: str, clock: Clock) -> Iterator[Ledger]:
 
 
 def arrival(number: int = 1, study: str = "1.2.3", releases: tuple[str, ...] = (RELEASE,), **changes: object) -> Arrival:
-    instance = Instance(
-        sop_instance_uid=f"1.2.3.{number}",
-        sop_class_uid="1.2.840.10008.5.1.4.1.1.1.1",
-        study_instance_uid=study,
-        series_instance_uid=f"{study}.1",
-        transfer_syntax_uid="1.2.840.10008.1.2.1",
-        path=f"ab/cd/{uuid.uuid4().hex}.dcm",
-        size_bytes=10,
-        digest=f"d{number}",
-        pixel_digest=f"p{number}",
-        received_at=Clock().now,
-        calling_ae_title="MODALITY",
-        called_ae_title="HILUM",
-        header=b"header",
-    )
-    return Arrival(dataclasses.replace(instance, **changes), Lane.LIVE, releases, quiet_seconds=10, maximum_wait_seconds=60)
+    return arrival_of(f"1.2.3.{number}", study, releases, **changes)
 
 
 def result_for(study: str, digest: str, created_at: float, supersedes_id: int | None = None) -> Result:
@@ -160,7 +144,7 @@ def test_duplicate_header_revision_and_conflict(ledger: Ledger, clock: Clock) ->
         RecordOutcome.CONFLICT,
     ]
     (row,) = rows(ledger, schema.instance)
-    assert (row.header, row.header_revision, row.path, row.pixel_digest) == (b"merged", 2, "new/path.dcm", "p1")
+    assert (row.header, row.header_revision, row.path, row.pixel_digest) == (b"merged", 2, "new/path.dcm", first.instance.pixel_digest)
     assert [(c.path, c.state) for c in rows(ledger, schema.conflict)] == [("quarantine/x.dcm", "held")]
     assert len(rows(ledger, schema.reading)) == 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -26,13 +26,17 @@ from hilum.domain import (
     StudyJob,
     StudyState,
 )
+from hilum.store.handing_on import Heir
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
 from tests.contract.test_ledger import arrival
+from tests.support.ledgers import migrated_sqlite
 from tests.support.results import make_release
 
 # Claim and advance of a study of two images, without BEGIN and COMMIT.
-_MOST = {"analyse": (7, 4), "assemble": (7, 4), "report": (6, 6), "deliver": (5, 1)}
+_MOST = {"analyse": (7, 4), "assemble": (7, 4), "report": (6, 5), "deliver": (5, 1)}
+# Advances of one dispatcher that hands on to itself: no claim between.
+_HANDED_ON = {"assemble": 4, "report": 6, "deliver": 1}
 
 
 def test_statements_of_a_study(tmp_path: Path) -> None:
@@ -41,6 +45,26 @@ def test_statements_of_a_study(tmp_path: Path) -> None:
     ledger, release = Ledger(url), make_release()
     ledger.record([dataclasses.replace(arrival(number, releases=(release.id,)), quiet_seconds=0.0) for number in (1, 2)])
     assert {stage: _served(ledger, stage, release) for stage in _MOST} == _MOST
+
+
+def test_statements_of_a_study_that_is_handed_on(tmp_path: Path) -> None:
+    ledger, release = Ledger(migrated_sqlite(tmp_path)), make_release()
+    ledger.record([dataclasses.replace(arrival(number, releases=(release.id,)), quiet_seconds=0.0) for number in (1, 2)])
+    _served(ledger, "analyse", release)
+    assert ledger.hold_lane("pacs", "worker", 600)
+    jobs, heirs = ledger.claim("assemble", 8, "worker", 60), {name: Heir("worker", 8, 60) for name in (None, "pacs")}
+    counts = {}
+    for stage in _HANDED_ON:
+        with _counting(ledger) as said:
+            _, jobs = ledger.advance_and_hand_on(stage, [(job, _decided(job, release)) for job in jobs], _heirs_of(stage, heirs))
+        counts[stage] = len(said)
+    assert counts == _HANDED_ON
+
+
+def _heirs_of(stage: str, heirs: Mapping[str | None, Heir]) -> dict[str | None, Heir]:
+    """Those whom the loop of this stage would ask: of a delivery nobody."""
+    asked = {"assemble": None, "report": "pacs"}
+    return {asked[stage]: heirs[asked[stage]]} if stage in asked else {}
 
 
 def _served(ledger: Ledger, stage: str, release: Release) -> tuple[int, int]:

@@ -13,9 +13,7 @@ from hilum.domain import (
     Advance,
     ComparisonJob,
     Document,
-    Instance,
     Job,
-    Lane,
     NewDocument,
     ReadingJob,
     ReadingState,
@@ -28,14 +26,14 @@ from hilum.domain import (
 from hilum.errors import Retry
 from hilum.pipeline import back_off
 from hilum.settings import Pipeline
-from hilum.store.ledger import Arrival, Ledger, RecordOutcome
+from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.rollouts import Rollouts
 from hilum.wiring.comparing import CompareHandler
+from tests.support.arrivals import QUIET_SECONDS, arrival_of
 from tests.support.results import LOGITS, NAMESPACE, make_release
 from tests.support.street import Clock
 
 CONFIGURED = "chest@1"
-QUIET_SECONDS = 10.0
 _SR_CLASS = "1.2.840.10008.5.1.4.1.1.88.34"
 
 
@@ -63,21 +61,8 @@ class Rolling:
     def receive(self, study: str, number: int, configured: str = CONFIGURED, header_revision: int = 1) -> RecordOutcome:
         """One image arrives; its route names `configured`."""
         uid = f"{study}.{number}"
-        instance = Instance(
-            sop_instance_uid=uid,
-            sop_class_uid="1.2.840.10008.5.1.4.1.1.1.1",
-            study_instance_uid=study,
-            series_instance_uid=f"{study}.0",
-            transfer_syntax_uid="1.2.840.10008.1.2.1",
-            path=f"studies/{uid}-{header_revision}.dcm",
-            size_bytes=1000,
-            digest=f"d{uid}-{header_revision}",
-            pixel_digest=f"p{uid}",
-            received_at=self.clock.now,
-            calling_ae_title="CR1",
-            called_ae_title="HILUM",
-        )
-        (outcome,) = self.ledger.record([Arrival(instance, Lane.LIVE, (configured,), QUIET_SECONDS, 120.0)])
+        came = {"digest": f"d{uid}-{header_revision}", "received_at": self.clock.now, "calling_ae_title": "CR1"}
+        (outcome,) = self.ledger.record([arrival_of(uid, study, (configured,), maximum_wait_seconds=120.0, **came)])
         return outcome
 
     def claim(self, stage: str, limit: int = 100) -> list[Job]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, Insert, bindparam, insert, select, update
 
 from hilum.domain import Advance, DeliveryState, Document, Lease, NewDocument, Result, ResultState
 from hilum.store import codec, comparing
+from hilum.store.handing_on import Columns, HandingOn
 from hilum.store.queues import Queue
 from hilum.store.schema import WORK_TABLES, delivery, document, reading, result, study
 
@@ -16,14 +19,15 @@ _HELD = {
     name: update(table).where(table.c.id == bindparam("row"), table.c.lease_token == bindparam("token"))
     for name, table in WORK_TABLES.items()
 }
-# No study waits for a shadow's reading.
-_WAITED_FOR = select(reading.c.study_instance_uid).where(reading.c.id == bindparam("row"), reading.c.is_shadow.is_(False)).scalar_subquery()
-_CLOSE_READING = (
-    update(study)
-    .where(study.c.study_instance_uid == _WAITED_FOR)
-    .values(open_readings=study.c.open_readings - 1)
-    .returning(study.c.open_readings)
+# No study waits for a shadow's reading. In one order, or two that end readings of the same studies would wait for each other (PostgreSQL).
+_WAITING_STUDIES = (
+    select(reading.c.id.label("reading"), study.c.id.label("study"), study.c.open_readings)
+    .join(study, study.c.study_instance_uid == reading.c.study_instance_uid)
+    .where(reading.c.id.in_(bindparam("ended", expanding=True)), reading.c.is_shadow.is_(False))
+    .order_by(study.c.study_instance_uid)
+    .with_for_update(of=study)
 )
+_CLOSE_READINGS = update(study).where(study.c.id == bindparam("row")).values(open_readings=bindparam("left"))
 _EARLIER_RESULTS = select(result.c.id, result.c.source_digest, result.c.is_current, result.c.state).where(
     result.c.study_instance_uid == bindparam("uid"), result.c.release == bindparam("by")
 )
@@ -33,51 +37,56 @@ _RESULT_OF_DELIVERY = (
 )
 _RESULT_LOCKED = select(result.c.lane, result.c.is_current).where(result.c.id == bindparam("row")).with_for_update()
 _KNOWN_DOCUMENTS = select(document.c.kind, document.c.id).where(document.c.result_id == bindparam("of"))
-_NEW_RESULT, _NEW_DELIVERY = insert(result), insert(delivery)
-_NEW_DOCUMENT = insert(document).returning(document.c.id)
+_NEW_RESULT, _NEW_DOCUMENT, _NEW_DELIVERY = insert(result), insert(document), insert(delivery)
+_NOTHING: Mapping[str, int] = {}
 _KNOWN_DELIVERY = select(delivery.c.id).where(delivery.c.document_id == bindparam("of"), delivery.c.destination == bindparam("to"))
 
 
-def advance_row(connection: Connection, queue: Queue, lease: Lease, decided: Advance, now: float) -> bool:
+def advance_row(connection: Connection, queue: Queue, lease: Lease, decided: Advance, following: HandingOn) -> bool:
     """Write one decision and what follows from it, but for `close_readings`. False: the lease is lost and nothing was written."""
-    ended = {"reason": None, "detail": None, **decided.values, "state": decided.state, "finished_at": now}
+    ended = {"reason": None, "detail": None, **decided.values, "state": decided.state, "finished_at": following.now}
     held = {"row": lease.row_id, "token": lease.token}
     if connection.execute(_HELD[queue.table.name], {**ended, "lease_token": None, "leased_until": None, **held}).rowcount != 1:
         return False
     for item in decided.results:
-        _insert_result(connection, item, now)
+        _insert_result(connection, item, following)
     if decided.documents:
-        of_result = lease.row_id if queue.table is result else _result_of_delivery(connection, lease.row_id)
-        _insert_documents(connection, of_result, decided.documents, now)
+        insert_documents = _insert_documents if queue.table is result else _insert_derived
+        insert_documents(connection, lease.row_id, decided.documents, following)
     return True
 
 
 def close_readings(connection: Connection, reading_ids: Sequence[int], now: float) -> bool:
     """One open reading fewer in each reading's study; whether a study waits for none any more. A shadow's last hastens its comparison."""
-    left = [_close_reading(connection, reading_id, now) for reading_id in reading_ids]
-    return 0 in left
+    if not reading_ids:
+        return False
+    waiting = connection.execute(_WAITING_STUDIES, {"ended": list(reading_ids)}).all()
+    ended, before = Counter(row.study for row in waiting), {row.study: row.open_readings for row in waiting}
+    left = {row: before[row] - count for row, count in ended.items()}
+    if left:
+        connection.execute(_CLOSE_READINGS, [{"row": row, "left": count} for row, count in left.items()])
+    if shadows := set(reading_ids).difference(row.reading for row in waiting):
+        comparing.hasten(connection, shadows, now)
+    return 0 in left.values()
 
 
-def _close_reading(connection: Connection, reading_id: int, now: float) -> int | None:
-    left = connection.execute(_CLOSE_READING, {"row": reading_id}).scalar_one_or_none()
-    if left is None:
-        comparing.hasten(connection, reading_id, now)
-    return left
-
-
-def _insert_result(connection: Connection, new: Result, now: float) -> None:
+def _insert_result(connection: Connection, new: Result, following: HandingOn) -> None:
     """A new current result; the one before is superseded, and what was not yet sent of it never will be (promise 5)."""
     earlier = connection.execute(_EARLIER_RESULTS, {"uid": new.study_instance_uid, "by": new.release}).all()
     if any(old.source_digest == new.source_digest for old in earlier):
         return  # the very same sources were reported already: the stored documents stand
-    lane = connection.execute(_LANE_OF_STUDY, {"uid": new.study_instance_uid}).scalar_one()
     for old in earlier:
         if old.state == ResultState.SHADOW if new.is_shadow else old.is_current:
-            _supersede(connection, old.id, now)
-    state = {"state": ResultState.DUE, "is_current": True}
-    if new.is_shadow:
-        state = {"state": ResultState.SHADOW, "is_current": False, "finished_at": now}
-    connection.execute(_NEW_RESULT, {**codec.result_values(new), **state, "lane": lane, "due_at": now})
+            _supersede(connection, old.id, following.now)
+    begun = _as_shadow(following.now) if new.is_shadow else following.begin_result(new)
+    lane = connection.execute(_LANE_OF_STUDY, {"uid": new.study_instance_uid}).scalar_one()
+    values = {**codec.result_values(new), **begun, "is_current": not new.is_shadow, "lane": lane, "due_at": following.now}
+    following.add_result(new, _inserted(connection, _NEW_RESULT, values), begun)
+
+
+def _as_shadow(now: float) -> Columns:
+    """It is compared, and gets no documents."""
+    return {"state": ResultState.SHADOW, "finished_at": now}
 
 
 def _supersede(connection: Connection, result_id: int, now: float) -> None:
@@ -92,28 +101,40 @@ def _supersede(connection: Connection, result_id: int, now: float) -> None:
     connection.execute(update(delivery).where(delivery.c.document_id.in_(documents), is_unsent).values(cancelled))
 
 
-def _result_of_delivery(connection: Connection, delivery_id: int) -> int:
-    return int(connection.execute(_RESULT_OF_DELIVERY, {"row": delivery_id}).scalar_one())
+def _insert_derived(connection: Connection, delivery_id: int, documents: Sequence[NewDocument], following: HandingOn) -> None:
+    """Of a delivery: a derived document may be there already, for another destination. Then that one's bytes go here, too."""
+    result_id = int(connection.execute(_RESULT_OF_DELIVERY, {"row": delivery_id}).scalar_one())
+    known = {row.kind: row.id for row in connection.execute(_KNOWN_DOCUMENTS, {"of": result_id})}
+    _insert_documents(connection, result_id, documents, following, known)
 
 
-def _insert_documents(connection: Connection, result_id: int, documents: Sequence[NewDocument], now: float) -> None:
+def _insert_documents(
+    connection: Connection, result_id: int, documents: Sequence[NewDocument], following: HandingOn, known: Mapping[str, int] = _NOTHING
+) -> None:
     """The bytes that will be sent, for ever the same, and a delivery for each destination.
 
     Of a result that has been superseded meanwhile nothing more is sent; its row is locked, so that it cannot be superseded unnoticed.
     """
     lane, is_current = connection.execute(_RESULT_LOCKED, {"row": result_id}).one()
-    known = {row.kind: row.id for row in connection.execute(_KNOWN_DOCUMENTS, {"of": result_id})}
     for new in documents:
-        # A derived document may be there already, for another destination: then that one's bytes go here, too.
-        document_id = known.get(new.document.kind) or _store_document(connection, result_id, new.document, now)
-        insert_delivery = _insert_missing_delivery if new.document.kind in known else _insert_delivery
-        common = {"document_id": document_id, "lane": lane, "due_at": now}
-        withheld = {} if is_current else dict.fromkeys(new.destinations, "superseded")
-        for name in new.destinations if is_current else ():
-            insert_delivery(connection, {**common, "destination": name, "state": DeliveryState.DUE})
-        for name, reason in {**withheld, **new.withheld}.items():
-            ended = {"state": DeliveryState.CANCELLED, "reason": reason, "finished_at": now}
-            insert_delivery(connection, {**common, "destination": name, **ended})
+        document_id = known.get(new.document.kind) or _store_document(connection, result_id, new.document, following.now)
+        stored = replace(new.document, id=document_id, result_id=result_id)
+        common = {"document_id": document_id, "lane": lane, "due_at": following.now}
+        for name, begun in _beginnings(new, following, is_current=is_current).items():
+            if new.document.kind in known and _is_there(connection, document_id, name):
+                continue  # a document goes to a destination once
+            row_id = _inserted(connection, _NEW_DELIVERY, {**common, **begun, "destination": name})
+            following.add_delivery(stored, name, row_id, begun)
+
+
+def _beginnings(new: NewDocument, following: HandingOn, *, is_current: bool) -> dict[str, Columns]:
+    """For each destination, how its delivery begins. What is withheld has ended at once."""
+    superseded = {} if is_current else dict.fromkeys(new.destinations, "superseded")
+    ended = {"state": DeliveryState.CANCELLED, "finished_at": following.now}
+    return {
+        **({name: following.begin_delivery(name) for name in new.destinations} if is_current else {}),
+        **{name: {**ended, "reason": reason} for name, reason in {**superseded, **new.withheld}.items()},
+    }
 
 
 def _store_document(connection: Connection, result_id: int, item: Document, now: float) -> int:
@@ -128,14 +149,15 @@ def _store_document(connection: Connection, result_id: int, item: Document, now:
         "content": item.content,
         "created_at": now,
     }
-    return int(connection.execute(_NEW_DOCUMENT, values).scalar_one())
+    return _inserted(connection, _NEW_DOCUMENT, values)
 
 
-def _insert_delivery(connection: Connection, values: dict[str, object]) -> None:
-    connection.execute(_NEW_DELIVERY, values)
+def _is_there(connection: Connection, document_id: int, name: str) -> bool:
+    return connection.execute(_KNOWN_DELIVERY, {"of": document_id, "to": name}).first() is not None
 
 
-def _insert_missing_delivery(connection: Connection, values: dict[str, object]) -> None:
-    """A document goes to a destination once: what is there already stands."""
-    if connection.execute(_KNOWN_DELIVERY, {"of": values["document_id"], "to": values["destination"]}).first() is None:
-        _insert_delivery(connection, values)
+def _inserted(connection: Connection, new: Insert, values: Mapping[str, object]) -> int:
+    """The id of the new row."""
+    key = connection.execute(new, values).inserted_primary_key
+    assert key is not None, "each of our tables has a key of its own"
+    return int(key[0])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Row
@@ -24,6 +25,9 @@ from hilum.domain import (
     Study,
     StudyState,
 )
+
+_ARRIVING = tuple(name for name in Instance.__slots__ if name not in ("id", "removal_reason"))
+_arriving: Callable[[Instance], tuple[Any, ...]] = attrgetter(*_ARRIVING)
 
 
 def instance_of(row: Row[Any]) -> Instance:
@@ -52,9 +56,7 @@ def instance_of(row: Row[Any]) -> Instance:
 
 def instance_values(instance: Instance) -> dict[str, Any]:
     """Columns of an instance row, as an object that arrives fills them: whether it was rejected is not in the object."""
-    values = {name: getattr(instance, name) for name in Instance.__slots__}
-    del values["id"], values["removal_reason"]
-    return values
+    return dict(zip(_ARRIVING, _arriving(instance), strict=True))
 
 
 def reading_of(row: Row[Any], sop_instance_uid: str) -> Reading:
@@ -92,8 +94,13 @@ def study_of(row: Row[Any]) -> Study:
     )
 
 
+_SCALARS = frozenset({str, float, int, bool})  # nearly all that a result holds
+
+
 def _plain(value: object) -> object:
     """Domain types as what JSON has. `dataclasses.asdict` copies every number by itself, which takes longer than writing the row."""
+    if value is None or type(value) in _SCALARS:
+        return value
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if is_dataclass(value):

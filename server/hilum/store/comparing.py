@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, bindparam, insert, select, update
@@ -26,8 +26,12 @@ _FRESH: Mapping[str, Any] = {
 _AGAIN = update(comparison).where(comparison.c.study_instance_uid == bindparam("uid"))
 _NEW = insert(comparison)
 _OPEN = ("due", "leased")
-_SHADOW_READING = select(reading.c.study_instance_uid, reading.c.release).where(
-    reading.c.id == bindparam("row"), reading.c.is_shadow.is_(True)
+# In one order, or two that end readings of the same shadows would wait for each other (PostgreSQL).
+_OF_SHADOWS = (
+    select(reading.c.study_instance_uid, reading.c.release)
+    .where(reading.c.id.in_(bindparam("ended", expanding=True)), reading.c.is_shadow.is_(True))
+    .distinct()
+    .order_by(reading.c.study_instance_uid, reading.c.release)
 )
 _OPEN_READING = select(reading.c.id).where(
     reading.c.study_instance_uid == bindparam("uid"), reading.c.release == bindparam("by"), reading.c.state.in_(_OPEN)
@@ -66,15 +70,17 @@ def reopen(connection: Connection, study_uid: str, now: float, shadows: Iterable
     return connection.execute(again, {"uid": study_uid, **_FRESH, "due_at": now + _PATIENCE_SECONDS}).rowcount
 
 
-def hasten(connection: Connection, reading_id: int, now: float) -> None:
-    """A reading of a shadow has ended: with the last one its study can be compared."""
-    row = connection.execute(_SHADOW_READING, {"row": reading_id}).first()
-    if row is None:  # its patient was erased meanwhile
-        return
-    key = {"uid": row.study_instance_uid, "by": row.release}
+def hasten(connection: Connection, reading_ids: Collection[int], now: float) -> None:
+    """Readings of shadows have ended: with the last one its study can be compared. Those of erased patients are nowhere any more."""
+    for row in connection.execute(_OF_SHADOWS, {"ended": list(reading_ids)}).all():
+        _hasten(connection, row.study_instance_uid, row.release, now)
+
+
+def _hasten(connection: Connection, study_uid: str, shadow: str, now: float) -> None:
+    key = {"uid": study_uid, "by": shadow}
     due = connection.execute(_LOCKED, key).scalar_one_or_none()
     if due is not None and connection.execute(_OPEN_READING, key).first() is None:
-        quiet_until = connection.execute(_STUDY, {"uid": row.study_instance_uid}).one().quiet_until
+        quiet_until = connection.execute(_STUDY, {"uid": study_uid}).one().quiet_until
         connection.execute(_HASTEN, {"row": due, "due_at": max(now, quiet_until)})
 
 

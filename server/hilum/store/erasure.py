@@ -140,9 +140,11 @@ def _documents(study_uid: str) -> Any:  # noqa: ANN401 - SQLAlchemy's own type n
 
 
 def _erase(connection: Connection, study_uid: str, now: float) -> None:
-    # The same order of locks as `record`: images first, then the study.
+    # The same order of locks as `record`: images, readings, then the study.
     of_study = instance.c.study_instance_uid == study_uid
-    images = connection.execute(select(instance).where(of_study).order_by(instance.c.id).with_for_update()).all()
+    images = connection.execute(select(instance).where(of_study).order_by(instance.c.sop_instance_uid).with_for_update()).all()
+    readings = select(reading.c.id).where(reading.c.study_instance_uid == study_uid)
+    connection.execute(readings.order_by(reading.c.id).with_for_update()).all()
     study_id = connection.execute(select(study.c.id).where(study.c.study_instance_uid == study_uid).with_for_update()).scalar_one()
     tombstones = _Tombstones(_salt(connection), study_id)
     stands_for = tombstones.of(study_uid)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy import Connection, bindparam, insert, select, update
 
+from hilum.store.handing_on import Heir
 from hilum.store.schema import destination
 
 _ROW = select(destination).where(destination.c.name == bindparam("wanted"))
@@ -15,6 +18,13 @@ def is_held(connection: Connection, name: str, owner: str, until: float) -> bool
     """Whether this dispatcher owns the lane until then, and nobody paused it."""
     row = connection.execute(_ROW, {"wanted": name}).first()
     return row is not None and not row.is_paused and row.owner == owner and (row.owned_until or 0.0) >= until
+
+
+def held_by(connection: Connection, heirs: Mapping[str | None, Heir], now: float) -> dict[str | None, Heir]:
+    """Of these, who may go on: those without a lane, and those that own theirs for half of a lease at least."""
+    return {
+        name: heir for name, heir in heirs.items() if name is None or is_held(connection, name, heir.owner, now + heir.lease_seconds / 2)
+    }
 
 
 def take(connection: Connection, name: str, owner: str, now: float, seconds: float) -> bool:

@@ -7,10 +7,12 @@ results and deliveries are not waited for: after a power cut they would be made 
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, false, insert, select, true, update
 from sqlalchemy.exc import IntegrityError
@@ -24,6 +26,7 @@ from hilum.store.commitments import Holder
 from hilum.store.completing import Completed
 from hilum.store.database import open_engine, sync_of
 from hilum.store.doorbell import Bell, doorbell_for
+from hilum.store.handing_on import HandingOn, Heir
 from hilum.store.jobs import JOBS
 from hilum.store.queues import QUEUES
 from hilum.store.recording import RecordOutcome
@@ -43,19 +46,22 @@ from hilum.store.schema import (
 
 __all__ = ["Arrival", "Ledger", "RecordOutcome"]
 
-# Which bells to ring when a stage's rows have advanced.
+# Which bells to ring when a stage's rows have advanced and left something due: a delivery, the same report in another SOP Class.
 _NEXT = {
     "analyse": ("assemble",),
     "assemble": ("report",),
     "compare": (),
     "report": ("deliver",),
-    "deliver": (),
+    "deliver": ("deliver",),
     "commit": (),
 }
 # Stages whose decisions follow from the rows before them. A delivery that is forgotten sends the same bytes under the same UID again.
 _MADE_AGAIN = frozenset({"analyse", "assemble", "compare", "deliver"})
 _BEAT = update(process).where(process.c.name == bindparam("who"))  # sets the columns that its parameters name
 _HOST = socket.gethostname()
+_TRIES = 3
+
+T = TypeVar("T")
 
 
 class Ledger:
@@ -89,14 +95,7 @@ class Ledger:
 
     def record(self, arrivals: Sequence[Arrival]) -> list[RecordOutcome]:
         """Rows for files that are durable already; what became of each, in order. Safe to repeat after any crash."""
-        for attempt in (1, 2, 3):
-            try:
-                return self._record(arrivals)
-            except IntegrityError:
-                # Two listeners inserted the same UID at once (PostgreSQL): the next round finds the other one's row.
-                if attempt == 3:
-                    raise
-        raise AssertionError("unreachable")
+        return _until_ours(lambda: self._record(arrivals))
 
     def _record(self, arrivals: Sequence[Arrival]) -> list[RecordOutcome]:
         with self._engine.begin() as connection:
@@ -115,11 +114,15 @@ class Ledger:
 
     def reject(self, rejections: Sequence[Rejection]) -> int:
         """Take images out of results, also such as have not come yet; how many are out that were not. Their studies are due again."""
+        count = _until_ours(lambda: self._reject(rejections))
+        self._sync()
+        self._doorbell.ring(("assemble",))
+        return count
+
+    def _reject(self, rejections: Sequence[Rejection]) -> int:
         with self._engine.begin() as connection:
             count = rejecting.reject(connection, rejections, self._clock())
             self._doorbell.ring_with(connection, ("assemble",))
-        self._sync()
-        self._doorbell.ring(("assemble",))
         return count
 
     def request_commitment(self, request: CommitmentRequest, holder: Holder | None = None) -> CommitmentJob | None:
@@ -224,17 +227,32 @@ class Ledger:
 
     def advance(self, stage: str, decided: Sequence[tuple[Lease, Advance]]) -> list[bool]:
         """Write decisions and what follows from them, all in one commit. False marks a lease that was lost: nothing of it is written."""
-        queue, now = QUEUES[stage], self._clock()
+        return self._advance(stage, [(lease, item, None) for lease, item in decided], {})[0]
+
+    def advance_and_hand_on(
+        self, stage: str, decided: Sequence[tuple[Job, Advance]], heirs: Mapping[str | None, Heir]
+    ) -> tuple[list[bool], list[Job]]:
+        """As `advance`; then jobs for the heirs (HandingOn), leased as by a claim. Where several destinations are, each has its own."""
+        return self._advance(stage, [(job.lease, item, job) for job, item in decided], heirs)
+
+    def _advance(
+        self, stage: str, decided: Sequence[tuple[Lease, Advance, Job | None]], heirs: Mapping[str | None, Heir]
+    ) -> tuple[list[bool], list[Job]]:
+        queue, written = QUEUES[stage], dict[str, bool]()
         with self._engine.begin() as connection:
-            written = [advancing.advance_row(connection, queue, lease, item, now) for lease, item in decided]
-            ended = [lease.row_id for (lease, _), is_written in zip(decided, written, strict=True) if is_written]
+            following = HandingOn(now := self._clock(), lanes.held_by(connection, heirs, now))
+            # In the order of rows, as `recording` has readings: two that name the same would wait for each other (PostgreSQL).
+            for lease, item, job in sorted(decided, key=lambda one: one[0].row_id):
+                following.follow(job)
+                written[lease.token] = advancing.advance_row(connection, queue, lease, item, following)
+            ended = [lease.row_id for lease, _, _ in decided if written[lease.token]]
             # A study that waits for more readings is not rung for: the last one does.
-            is_ready = stage != "analyse" or advancing.close_readings(connection, ended, now)
-            self._doorbell.ring_with(connection, bells := _bells(stage, decided) if is_ready else ())
+            is_ready = advancing.close_readings(connection, ended, now) if stage == "analyse" else following.leaves_due
+            self._doorbell.ring_with(connection, bells := _NEXT[stage] if is_ready else ())
         if stage not in _MADE_AGAIN:
-            self._sync()
+            self._sync()  # before any of it is sent
         self._doorbell.ring(bells)
-        return written
+        return [written[lease.token] for lease, _, _ in decided], following.jobs
 
     def retry(self, stage: str, lease: Lease, detail: str, after_seconds: float, *, counts: bool = True) -> bool:
         """Due again in `after_seconds`. False: the lease is lost."""
@@ -315,16 +333,18 @@ class Ledger:
         return self._doorbell.listen(stage)
 
 
+def _until_ours(write: Callable[[], T]) -> T:
+    """Somebody else may insert the same UIDs at once (PostgreSQL): the next try finds the other one's rows. Raises IntegrityError."""
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(IntegrityError):
+            return write()
+    return write()
+
+
 def _bells_of_record(arrivals: Sequence[Arrival], outcomes: Sequence[RecordOutcome]) -> tuple[str, ...]:
     """No study with a reading to come can be assembled: its last reading rings. What is decided of a known image may end the wait."""
     is_read = all(arrival.releases for arrival in arrivals) and all(outcome is RecordOutcome.NEW for outcome in outcomes)
     return ("analyse",) if is_read else ("analyse", "assemble")
-
-
-def _bells(stage: str, decided: Sequence[tuple[Lease, Advance]]) -> tuple[str, ...]:
-    """A delivery may leave another one behind: the same report in another SOP Class."""
-    has_derived = stage == "deliver" and any(item.documents for _, item in decided)
-    return (*_NEXT[stage], *(("deliver",) if has_derived else ()))
 
 
 def _chosen(stage: str, reason: str | None, study_uid: str | None, destination_name: str | None) -> ColumnElement[bool]:

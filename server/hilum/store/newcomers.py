@@ -1,25 +1,39 @@
-"""Images that have no row yet: theirs, those of their readings and those of their studies, in a few statements for a whole batch."""
+"""Images that have no row yet: theirs and those of their readings, in a few statements for a whole batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, bindparam, func, insert, select
 
 from hilum.domain import Instance, Lane, ReadingState, Reason, RemovalReason
-from hilum.store import assigning, codec, comparing, rejecting
+from hilum.store import assigning, codec, rejecting
 from hilum.store.arrival import Arrival
 from hilum.store.assigning import Readers
-from hilum.store.growing import Growth, grow
 from hilum.store.schema import instance, reading
 
 # Statements are built once (see `queues`).
 _KNOWN = select(instance.c.sop_instance_uid).where(instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True)))
 # Each may have a header of 16 MiB, and PostgreSQL takes messages of less than 1 GiB.
 _NEW_INSTANCES = insert(instance).returning(instance.c.id, instance.c.sop_instance_uid).execution_options(insertmanyvalues_page_size=60)
+_NEXT_IDS = select(func.nextval("instance_id_seq")).select_from(func.generate_series(1, bindparam("count")))
 _NEW_READINGS = insert(reading)
 _Key = tuple[str, tuple[str, ...]]  # Study Instance UID, and the releases of its route
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomers:
+    """Images whose rows are written. What is to follow: `readings`, and comparisons with `shadows`, by study, to the release reported.
+
+    `waited_for`: readings for which the image's study waits, by the arrival's position.
+    """
+
+    readings: list[dict[str, Any]] = field(default_factory=list)
+    waited_for: dict[int, int] = field(default_factory=dict)
+    shadows: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 def find(connection: Connection, arrivals: Sequence[Arrival]) -> dict[int, Arrival]:
@@ -32,24 +46,39 @@ def find(connection: Connection, arrivals: Sequence[Arrival]) -> dict[int, Arriv
     return {position: arrivals[position] for position in firsts.values()}
 
 
-def insert_all(connection: Connection, arrivals: Sequence[Arrival], now: float) -> None:
-    """At least one; each of another image, none of which has a row. Raises IntegrityError when somebody else is faster."""
-    removals = rejecting.removals_of(connection, [arrival.instance for arrival in arrivals])
-    values = [_instance_values(arrival.instance, removals) for arrival in arrivals]
-    ids = {row.sop_instance_uid: row.id for row in connection.execute(_NEW_INSTANCES, values)}
-    readers = _readers(connection, arrivals, now)
-    readings: list[dict[str, Any]] = []
-    grown: dict[str, Growth] = {}
-    for arrival in arrivals:
-        new, found = arrival.instance, readers[_key(arrival)]
-        is_removed = new.sop_instance_uid in removals
-        readings += _readings(arrival, ids[new.sop_instance_uid], found, now, is_removed=is_removed)
-        grown.setdefault(new.study_instance_uid, Growth()).add(arrival, 0 if is_removed else len(found.reported))
-    grow(connection, grown, now)
-    if readings:
-        connection.execute(_NEW_READINGS, readings)
+def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float) -> Newcomers:
+    """At least one, by position; each of another image, none of which has a row. Raises IntegrityError when somebody else is faster."""
+    ids, removals = _insert_instances(connection, [arrival.instance for arrival in new.values()])
+    readers, came = _readers(connection, list(new.values()), now), Newcomers()
+    for position, arrival in new.items():
+        uid, found = arrival.instance.sop_instance_uid, readers[_key(arrival)]
+        came.readings.extend(_readings(arrival, ids[uid], found, now, is_removed=uid in removals))
+        came.waited_for[position] = 0 if uid in removals else len(found.reported)
     for (study_uid, _), found in readers.items():
-        comparing.follow(connection, study_uid, found.shadows, now)
+        came.shadows.setdefault(study_uid, {}).update(found.shadows)
+    return came
+
+
+def insert_readings(connection: Connection, came: Newcomers) -> None:
+    """What their studies wait for, and what shadows read along."""
+    if came.readings:
+        connection.execute(_NEW_READINGS, came.readings)
+
+
+def _insert_instances(connection: Connection, new: Sequence[Instance]) -> tuple[dict[str, int], dict[str, RemovalReason]]:
+    """Row ids by SOP Instance UID, in the order of arrival; those of them that are out of results from the beginning."""
+    removals = rejecting.removals_of(connection, new)
+    values = [_instance_values(item, removals) for item in new]
+    if connection.dialect.name == "postgresql":
+        values = _in_one_order(connection, values)
+    return {row.sop_instance_uid: row.id for row in connection.execute(_NEW_INSTANCES, values)}, removals
+
+
+def _in_one_order(connection: Connection, values: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By SOP Instance UID: who inserts an image waits for who inserts the same one. Their ids tell the order of arrival all the same."""
+    ids = connection.execute(_NEXT_IDS, {"count": len(values)}).scalars()
+    numbered = [{**item, "id": number} for item, number in zip(values, ids, strict=True)]
+    return sorted(numbered, key=itemgetter("sop_instance_uid"))
 
 
 def _instance_values(new: Instance, removals: dict[str, RemovalReason]) -> dict[str, Any]:

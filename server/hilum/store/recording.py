@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -14,12 +15,16 @@ from hilum.store import codec, comparing, expiring, newcomers
 from hilum.store.archive import quarantine_path
 from hilum.store.arrival import Arrival
 from hilum.store.growing import Growth, grow
+from hilum.store.newcomers import Newcomers
 from hilum.store.schema import conflict, instance, reading
 
 _SUPERSEDED_SECONDS = 3600.0
 _SAID = ("lease_token", "leased_until", "reason", "detail", "finished_at", "logits", "member_logits", "cam", "view", "timings")
 # Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
 _KNOWN_INSTANCE = select(instance).where(instance.c.sop_instance_uid == bindparam("uid")).with_for_update()
+_LOCKED_READINGS = (
+    select(reading.c.id).where(reading.c.instance_id.in_(bindparam("images", expanding=True))).order_by(reading.c.id).with_for_update()
+)
 
 
 class RecordOutcome(StrEnum):
@@ -32,29 +37,83 @@ class RecordOutcome(StrEnum):
     RESTORED = "restored"
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What became of the arrival of an image that has a row. `corrected`: that row as it was, where the header has changed."""
+
+    outcome: RecordOutcome
+    corrected: Row[Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """Readings that were opened again by a corrected header: so many for which the study waits, and those of `shadows`."""
+
+    waited_for: int = 0
+    shadows: tuple[str, ...] = ()
+
+
 def record(connection: Connection, arrivals: Sequence[Arrival], now: float) -> list[RecordOutcome]:
-    """Rows for all arrivals; what became of each, in their order. Those of unknown images are written together, the others after them."""
+    """Rows for all arrivals; what became of each, in their order. Those of unknown images are written together.
+
+    Everything is locked in one order, or two that record the same images would wait for each other (PostgreSQL): known images by
+    SOP Instance UID, and new ones likewise; readings by their rows; studies; comparisons. Raises IntegrityError when somebody else
+    is faster with an image.
+    """
     new = newcomers.find(connection, arrivals)
-    if new:
-        newcomers.insert_all(connection, list(new.values()), now)
-    return [RecordOutcome.NEW if position in new else _record_known(connection, arrival, now) for position, arrival in enumerate(arrivals)]
+    first, again = _others(arrivals, new)
+    known = {position: _record_known(connection, arrivals[position], now) for position in first}
+    came = newcomers.insert_images(connection, new, now) if new else Newcomers()
+    known |= {position: _record_known(connection, arrivals[position], now) for position in again}
+    opened = _read_again(connection, {place: item.corrected for place, item in known.items() if item.corrected is not None}, now)
+    if grown := _grown(arrivals, {**came.waited_for, **{position: item.waited_for for position, item in opened.items()}}):
+        grow(connection, grown, now)
+    newcomers.insert_readings(connection, came)
+    _compare_again(connection, came, [(arrivals[position], item.shadows) for position, item in opened.items()], now)
+    return [RecordOutcome.NEW if position in new else known[position].outcome for position in range(len(arrivals))]
 
 
-def _record_known(connection: Connection, arrival: Arrival, now: float) -> RecordOutcome:
+def _others(arrivals: Sequence[Arrival], new: Mapping[int, Arrival]) -> tuple[list[int], list[int]]:
+    """Positions of arrivals that are not `new`, by SOP Instance UID: of images that have a row, then of those that get it in this batch."""
+    uids = [arrival.instance.sop_instance_uid for arrival in arrivals]
+    others = sorted((position for position in range(len(arrivals)) if position not in new), key=uids.__getitem__)
+    made = {uids[position] for position in new}
+    return [position for position in others if uids[position] not in made], [position for position in others if uids[position] in made]
+
+
+def _grown(arrivals: Sequence[Arrival], readings: Mapping[int, int]) -> dict[str, Growth]:
+    """By Study Instance UID; `readings`: how many more the study waits for, by positions of the arrivals that it grows by."""
+    grown: dict[str, Growth] = {}
+    for position in sorted(readings):
+        arrival = arrivals[position]
+        grown.setdefault(arrival.instance.study_instance_uid, Growth()).add(arrival, readings[position])
+    return grown
+
+
+def _compare_again(connection: Connection, came: Newcomers, opened: Iterable[tuple[Arrival, tuple[str, ...]]], now: float) -> None:
+    again: dict[str, set[str]] = {}
+    for arrival, shadows in opened:
+        if shadows:
+            again.setdefault(arrival.instance.study_instance_uid, set()).update(shadows)
+    for study_uid in sorted({*came.shadows, *again}):
+        comparing.follow(connection, study_uid, came.shadows.get(study_uid, {}), now)
+        if study_uid in again:
+            comparing.reopen(connection, study_uid, now, again[study_uid])
+
+
+def _record_known(connection: Connection, arrival: Arrival, now: float) -> _Known:
     new = arrival.instance
     known = connection.execute(_KNOWN_INSTANCE, {"uid": new.sop_instance_uid}).one()
     if known.digest == new.digest:
         if known.pixels_removed_at is not None:
             _restore_pixels(connection, known, new)
-            return RecordOutcome.RESTORED
+            return _Known(RecordOutcome.RESTORED)
         # Recorded again after a crash, the file is the row's own: it must be settled, not deleted.
-        return RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE
+        return _Known(RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE)
     if _is_header_revision(known, new):
         _revise_header(connection, known, new, now)
-        again = 0 if known.is_removed else _read_again(connection, known, now)
-        grow(connection, {new.study_instance_uid: Growth([arrival], again)}, now)
-        return RecordOutcome.HEADER_REVISION
-    return RecordOutcome.CONFLICT if _keep_conflict(connection, new) else RecordOutcome.DUPLICATE
+        return _Known(RecordOutcome.HEADER_REVISION, known)
+    return _Known(RecordOutcome.CONFLICT if _keep_conflict(connection, new) else RecordOutcome.DUPLICATE)
 
 
 def _is_header_revision(known: Row[Any], new: Instance) -> bool:
@@ -71,11 +130,14 @@ def _revise_header(connection: Connection, known: Row[Any], new: Instance, now: 
         expiring.expire(connection, known.path, "superseded", now + _SUPERSEDED_SECONDS, known.id)
 
 
-def _read_again(connection: Connection, known: Row[Any], now: float) -> int:
-    """A corrected header may change what the pixels mean (Photometric Interpretation, view, age).
+def _read_again(connection: Connection, corrected: Mapping[int, Row[Any]], now: float) -> dict[int, _Opened]:
+    """A corrected header may change what the pixels mean (Photometric Interpretation, view, age). By position."""
+    if images := [row.id for row in corrected.values() if not row.is_removed]:
+        connection.execute(_LOCKED_READINGS, {"images": images}).all()
+    return {position: _Opened() if row.is_removed else _open_readings(connection, row, now) for position, row in corrected.items()}
 
-    How many readings that opens again for which the study waits.
-    """
+
+def _open_readings(connection: Connection, known: Row[Any], now: float) -> _Opened:
     of_instance = reading.c.instance_id == known.id
     due = {"state": ReadingState.DUE, "due_at": now, "attempts": 0, "lapses": 0, **dict.fromkeys(_SAID)}
     # One in progress read the old header: without its lease it cannot write.
@@ -83,9 +145,8 @@ def _read_again(connection: Connection, known: Row[Any], now: float) -> int:
     ended = (ReadingState.ANALYSED, ReadingState.NOT_ANALYSED, ReadingState.FAILED)
     again = update(reading).where(of_instance, reading.c.state.in_(ended)).values(due)
     opened = connection.execute(again.returning(reading.c.release, reading.c.is_shadow)).all()
-    if shadows := [row.release for row in opened if row.is_shadow]:
-        comparing.reopen(connection, known.study_instance_uid, now, shadows)
-    return len(opened) - len(shadows)
+    shadows = tuple(row.release for row in opened if row.is_shadow)
+    return _Opened(len(opened) - len(shadows), shadows)
 
 
 def _restore_pixels(connection: Connection, known: Row[Any], new: Instance) -> None:

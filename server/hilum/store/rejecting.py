@@ -5,7 +5,7 @@ A rejected image keeps its row, its bytes and its readings. It takes no part in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from sqlalchemy import Connection, and_, bindparam, insert, select, update
 
@@ -23,10 +23,12 @@ def reject(connection: Connection, rejections: Sequence[Rejection], now: float) 
 
     What has not come yet is remembered: a note may be faster than the row of its image.
     """
-    removed = [_reject_one(connection, item, now) for item in rejections]
-    if studies := {study_uid for study_uid in removed if study_uid is not None}:
+    # In the order of `recording`, or two that change the same images would wait for each other (PostgreSQL).
+    removed = [_reject_one(connection, item, now) for item in sorted(rejections, key=lambda item: item.sop_instance_uid)]
+    _end_readings(connection, [instance_id for instance_id, _ in filter(None, removed)], now)
+    if studies := {study_uid for _, study_uid in filter(None, removed)}:
         reopen(connection, studies, now)
-    return sum(study_uid is not None for study_uid in removed)
+    return sum(item is not None for item in removed)
 
 
 def removals_of(connection: Connection, new: Sequence[Instance]) -> dict[str, RemovalReason]:
@@ -36,15 +38,14 @@ def removals_of(connection: Connection, new: Sequence[Instance]) -> dict[str, Re
     return {row.sop_instance_uid: RemovalReason(row.reason) for row in found if row.study_instance_uid == studies[row.sop_instance_uid]}
 
 
-def _reject_one(connection: Connection, item: Rejection, now: float) -> str | None:
-    """The study that has one image fewer now; None: nothing changed, or the image is not there yet."""
+def _reject_one(connection: Connection, item: Rejection, now: float) -> tuple[int, str] | None:
+    """The image's row, and the study that has one image fewer now; None: nothing changed, or the image is not there yet."""
     _remember(connection, item, now)
     # Another study under the same SOP Instance UID is another image, whatever a note says about the first.
     named = and_(instance.c.sop_instance_uid == item.sop_instance_uid, instance.c.study_instance_uid == item.study_instance_uid)
     query = update(instance).where(named, instance.c.is_removed.is_(False)).values(is_removed=True, removal_reason=item.reason)
-    ids = connection.execute(query.returning(instance.c.id)).scalars().all()
-    _end_readings(connection, ids, now)
-    return item.study_instance_uid if ids else None
+    instance_id = connection.execute(query.returning(instance.c.id)).scalar_one_or_none()
+    return None if instance_id is None else (instance_id, item.study_instance_uid)
 
 
 def _remember(connection: Connection, item: Rejection, now: float) -> None:
@@ -54,8 +55,9 @@ def _remember(connection: Connection, item: Rejection, now: float) -> None:
         connection.execute(insert(rejection).values(**values, received_at=now))
 
 
-def _end_readings(connection: Connection, instance_ids: Iterable[int], now: float) -> None:
+def _end_readings(connection: Connection, instance_ids: Sequence[int], now: float) -> None:
     """What was not read yet never will be; clearing the lease fences out the analyser that may be at it."""
     open_ones = and_(reading.c.instance_id.in_(instance_ids), reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)))
     ended = {"state": ReadingState.NOT_ANALYSED, "reason": Reason.REJECTED, "lease_token": None, "leased_until": None, "finished_at": now}
+    connection.execute(select(reading.c.id).where(open_ones).order_by(reading.c.id).with_for_update()).all()
     connection.execute(update(reading).where(open_ones).values(ended))

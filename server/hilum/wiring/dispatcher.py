@@ -54,8 +54,8 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
     releases = Catalogue(settings)
     owner = process_name("dispatcher", os.getpid())
 
-    def loop(stage: str, handle: Callable[[Job], Awaitable[Advance]], destination: str | None = None) -> StageLoop:
-        return StageLoop(STAGES[stage], ledger, settings.pipeline, owner, handle, destination)
+    def loop(stage: str, handle: Callable[[Job], Awaitable[Advance]], destination: str | None = None, *heirs: StageLoop) -> StageLoop:
+        return StageLoop(STAGES[stage], ledger, settings.pipeline, owner, handle, destination, heirs=heirs)
 
     with (
         Heartbeat(ledger, "dispatcher"),
@@ -64,15 +64,19 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
     ):
         reporting = ReportHandler(settings, releases, ledger, reports)
         reporting.prepare(settings.active_releases)
-        loops = [
-            loop("assemble", AssembleHandler(releases, ledger).handle),
-            loop("compare", CompareHandler(releases, ledger.namespace).handle),
-            loop("report", reporting.handle),
-            loop("commit", lanes.enter_context(contextlib.closing(CommitHandler(settings, ledger))).handle),
+        delivering = [
+            loop("deliver", lanes.enter_context(contextlib.closing(DeliverHandler(name, destination, reports))).handle, name)
+            for name, destination in settings.destinations.items()
         ]
-        for name, destination in settings.destinations.items():
-            handler = lanes.enter_context(contextlib.closing(DeliverHandler(name, destination, reports)))
-            loops.append(loop("deliver", handler.handle, name))
+        # From the quiet period's end to the PACS in one process, where it has places: what it has decided goes on without a claim.
+        report = loop("report", reporting.handle, None, *delivering)
+        loops = [
+            loop("assemble", AssembleHandler(releases, ledger).handle, None, report),
+            loop("compare", CompareHandler(releases, ledger.namespace).handle),
+            report,
+            loop("commit", lanes.enter_context(contextlib.closing(CommitHandler(settings, ledger))).handle),
+            *delivering,
+        ]
         await serve(loops, stopping)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from pydicom.valuerep import DS
+from pydicom.valuerep import format_number_as_ds
 
 _DOUBLE = struct.Struct("<d")
 
@@ -23,7 +23,7 @@ def uid(value: str) -> bytes:
 
 def decimal(value: float) -> bytes:
     """DS, at most 16 characters, as highdicom has pydicom format it."""
-    return text(str(DS(value, auto_format=True)))
+    return text(format_number_as_ds(float(value)))
 
 
 def double(value: float) -> bytes:

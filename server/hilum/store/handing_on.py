@@ -1,0 +1,94 @@
+"""What an advance leaves due goes on at once: leased in the same transaction to a loop that has a place for it, and as a job.
+
+A claim would look for the row, lease it, and read again what this process has in its hands. The row is what a claim would have made
+of it: whoever advances it must name its token, its try is counted, and it lapses if its worker dies.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from hilum.domain import DeliveryJob, Document, Job, Lease, ReportJob, Result, StudyJob, WorkState
+
+Columns = Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class Heir:
+    """A loop of the next stage in this process: how many items it takes, and for how long it leases them."""
+
+    owner: str
+    places: int
+    lease_seconds: float
+
+
+class HandingOn:
+    """Of one transaction, at `now`. `heirs`: by destination; None stands for a stage that has none.
+
+    `leaves_due`: rows are left that somebody has to be rung for.
+    """
+
+    def __init__(self, now: float, heirs: Mapping[str | None, Heir]) -> None:
+        self.now, self.jobs, self.leaves_due = now, list[Job](), False
+        self._heirs, self._places = heirs, {name: heir.places for name, heir in heirs.items()}
+        self._before: Job | None = None
+
+    def follow(self, job: Job | None) -> None:
+        """What is inserted from now on follows from this job; None: it is not known, and all is left due."""
+        self._before = job
+
+    def begin_result(self, new: Result) -> Columns:
+        """How a result's row begins. For the documents of the one before a claim has to look."""
+        return self._begin(None) if new.supersedes_id is None else self._left_due()
+
+    def begin_delivery(self, name: str) -> Columns:
+        """How the row of a delivery to this destination begins."""
+        return self._begin(name)
+
+    def _begin(self, name: str | None) -> Columns:
+        if self._before is None or self._places.get(name, 0) < 1:
+            return self._left_due()
+        self._places[name] -= 1
+        heir = self._heirs[name]
+        lease = {"lease_token": uuid.uuid4().hex, "leased_until": self.now + heir.lease_seconds, "claimed_by": heir.owner}
+        return {"state": WorkState.LEASED, "attempts": 1, **lease}
+
+    def _left_due(self) -> Columns:
+        self.leaves_due = True
+        return {"state": WorkState.DUE}
+
+    def add_result(self, new: Result, row_id: int, begun: Columns) -> None:
+        """Its row is there; if it is leased, its job is."""
+        if (lease := _lease(row_id, begun)) is not None:
+            assert isinstance(self._before, StudyJob)
+            self.jobs.append(ReportJob(lease, replace(new, id=row_id), self._before.study, self._before.instances, {}))
+
+    def add_delivery(self, stored: Document, name: str, row_id: int, begun: Columns) -> None:
+        """Its row is there; if it is leased, its job is."""
+        if (lease := _lease(row_id, begun)) is not None:
+            assert isinstance(self._before, ReportJob)
+            self.jobs.append(_delivery_job(lease, self._before, stored, name))
+
+
+def _lease(row_id: int, begun: Columns) -> Lease | None:
+    token = begun.get("lease_token")
+    return None if token is None else Lease(row_id, str(token), attempts=1, lapses=0)
+
+
+def _delivery_job(lease: Lease, reported: ReportJob, stored: Document, name: str) -> DeliveryJob:
+    study, result = reported.study, reported.result
+    return DeliveryJob(
+        lease=lease,
+        destination=name,
+        document=stored,
+        study_instance_uid=study.study_instance_uid,
+        release=result.release,
+        is_trained=result.is_trained,
+        last_received_at=study.last_received_at,
+        quiet_until=study.quiet_until,
+        identifiers=result.identifiers,
+        calling_ae_title=study.calling_ae_title,
+        peer_address=study.peer_address,
+    )

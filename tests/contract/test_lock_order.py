@@ -1,0 +1,184 @@
+"""Rows are locked in one order, whatever the order of a batch: on PostgreSQL two batches that cross would wait for each other.
+
+One transaction has what comes first in that order while a batch, which names it last, waits for it. If the batch had anything else
+of what it names already, going on would be a deadlock.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+from sqlalchemy import Connection, select, text
+
+from hilum.domain import Advance, Lease, ReadingJob, ReadingState, Rejection, RemovalReason, RolloutMode
+from hilum.store import advancing, recording, rejecting
+from hilum.store.archive import Archive
+from hilum.store.arrival import Arrival
+from hilum.store.erasure import Erasure
+from hilum.store.ledger import Ledger, RecordOutcome
+from hilum.store.rollouts import Order, Rollouts
+from hilum.store.schema import reading
+from tests.support.arrivals import arrival_of
+from tests.support.ledgers import migrated_postgres
+from tests.support.street import Clock
+from tests.support.waiting import wait_for
+
+Step: TypeAlias = Callable[[Connection], object]
+
+_WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+_NOW = Clock().now
+_ANALYSED = Advance(ReadingState.ANALYSED, {"logits": [0.5]})
+# SOP Instance UID and Study Instance UID.
+FIRST, SECOND = ("1.2.1", "1.3.1"), ("1.2.2", "1.3.2")
+
+
+@pytest.fixture
+def ledger(postgres_url: str) -> Iterator[Ledger]:
+    opened = Ledger(migrated_postgres(postgres_url), Clock())
+    yield opened
+    opened.close()
+
+
+def image(uid: str, study: str, header: int = 0) -> Arrival:
+    return arrival_of(uid, study, ("a@1",), digest=f"d{uid}.{header}")
+
+
+def corrected(uid: str, study: str) -> Arrival:
+    return image(uid, study, header=1)
+
+
+def beside(ledger: Ledger, first: Step, batch: Callable[[], object], then: Step) -> None:
+    """`batch` comes between two steps of a transaction and waits until it is committed."""
+    failed: list[Exception] = []
+    thread = threading.Thread(target=lambda: _try(batch, failed))
+    with ledger._engine.begin() as connection:
+        first(connection)
+        thread.start()
+        wait_for(lambda: _are_waiting(ledger), what="a batch that waits")
+        then(connection)
+    thread.join()
+    assert not failed
+
+
+def _try(batch: Callable[[], object], failed: list[Exception]) -> None:
+    try:
+        batch()
+    except Exception as error:  # noqa: BLE001 - the thread of the test looks at it
+        failed.append(error)
+
+
+def _are_waiting(ledger: Ledger) -> bool:
+    with ledger._engine.begin() as connection:
+        return bool(connection.execute(_WAITING).scalar_one())
+
+
+def leases(ledger: Ledger, *releases: str) -> list[Lease]:
+    """Of readings, all or those of these releases, in the order of their rows."""
+    jobs = [job for job in ledger.claim("analyse", 100, "analyser", 60) if isinstance(job, ReadingJob)]
+    return sorted((job.lease for job in jobs if job.release in releases or not releases), key=lambda lease: lease.row_id)
+
+
+def holds(lease: Lease) -> Step:
+    """An analyser writes what it has read, first the reading."""
+    return lambda connection: connection.execute(select(reading.c.id).where(reading.c.id == lease.row_id).with_for_update()).all()
+
+
+def ends(lease: Lease) -> Step:
+    """And then its study."""
+    return lambda connection: advancing.close_readings(connection, [lease.row_id], _NOW)
+
+
+@pytest.mark.parametrize("outcome", [RecordOutcome.NEW, RecordOutcome.DUPLICATE, RecordOutcome.HEADER_REVISION])
+def test_two_listeners_get_the_same_images_in_opposite_order(ledger: Ledger, outcome: RecordOutcome) -> None:
+    if outcome is not RecordOutcome.NEW:
+        ledger.record([image(*FIRST), image(*SECOND)])
+    comes = corrected if outcome is RecordOutcome.HEADER_REVISION else image
+    said: list[RecordOutcome] = []
+    beside(
+        ledger,
+        lambda connection: said.extend(recording.record(connection, [comes(*FIRST)], _NOW)),
+        lambda: said.extend(ledger.record([comes(*SECOND), comes(*FIRST)])),
+        lambda connection: said.extend(recording.record(connection, [comes(*SECOND)], _NOW)),
+    )
+    assert said == [outcome] * 2 + [RecordOutcome.DUPLICATE] * 2
+
+
+def test_a_new_image_of_one_study_and_a_corrected_one_of_another(ledger: Ledger) -> None:
+    """Whichever of their images are new: a batch has its studies in one order, after all its images."""
+    ledger.record([image(*FIRST), image(*SECOND)])
+    beside(
+        ledger,
+        lambda connection: recording.record(connection, [image("1.2.7", FIRST[1])], _NOW),
+        lambda: ledger.record([image("1.2.8", SECOND[1]), corrected(*FIRST)]),
+        lambda connection: recording.record(connection, [image("1.2.9", SECOND[1])], _NOW),
+    )
+
+
+@pytest.mark.parametrize("order", [1, -1], ids=["as_they_came", "the_other_way_round"])
+def test_images_are_corrected_while_they_are_read(ledger: Ledger, order: int) -> None:
+    """Who ends readings has them first, by their rows, and then their study. So does who corrects several images of the study."""
+    both = [("1.2.1", "1.3.1"), ("1.2.2", "1.3.1")][::order]
+    ledger.record([image(*names) for names in both])
+    first, second = leases(ledger)
+
+    def goes_on(connection: Connection) -> None:
+        holds(second)(connection)
+        ends(second)(connection)
+
+    beside(ledger, holds(first), lambda: ledger.record([corrected(*names) for names in both]), goes_on)
+
+
+def test_readings_of_one_image_end_together(ledger: Ledger) -> None:
+    """In whatever order an analyser names them."""
+    ledger.record([arrival_of(*FIRST, ("a@1", "b@1"))])
+    first, second = leases(ledger)
+    beside(ledger, holds(first), lambda: ledger.advance("analyse", [(second, _ANALYSED), (first, _ANALYSED)]), holds(second))
+
+
+@pytest.mark.parametrize("release", ["a@1", "a@2"], ids=["reported", "shadow"])
+def test_two_analysers_end_readings_of_the_same_studies(ledger: Ledger, release: str) -> None:
+    with closing(Rollouts(ledger.url)) as rollouts:
+        rollouts.start("a@1", "a@2", Order(RolloutMode.SHADOW), "a person")
+        rollouts.confirm("a", "a@2", "analyser")
+    ledger.record([image(*FIRST), image(*SECOND), image("1.2.3", FIRST[1]), image("1.2.4", SECOND[1])])
+    one, other, third, fourth = leases(ledger, release)
+    beside(ledger, ends(one), lambda: ledger.advance("analyse", [(fourth, _ANALYSED), (third, _ANALYSED)]), ends(other))
+
+
+def test_two_notes_reject_the_same_images_in_opposite_order(ledger: Ledger) -> None:
+    ledger.record([image(*FIRST), image(*SECOND)])
+    first, second = (Rejection(*names, RemovalReason.QUALITY, "1.9", "MODALITY") for names in (FIRST, SECOND))
+    beside(
+        ledger,
+        lambda connection: rejecting.reject(connection, [first], _NOW),
+        lambda: ledger.reject([second, first]),
+        lambda connection: rejecting.reject(connection, [second], _NOW),
+    )
+
+
+def erases(ledger: Ledger, study: str) -> None:
+    with closing(Erasure(ledger.url, Archive(Path("nowhere")))) as erasure:
+        erasure.erase_study(study)
+
+
+def test_a_study_is_erased_while_its_images_come_again(ledger: Ledger) -> None:
+    one, other = ("1.2.1", "1.3.1"), ("1.2.2", "1.3.1")
+    ledger.record([image(*other)])
+    ledger.record([image(*one)])
+    beside(
+        ledger,
+        lambda connection: recording.record(connection, [image(*one)], _NOW),
+        lambda: erases(ledger, "1.3.1"),
+        lambda connection: recording.record(connection, [image(*other)], _NOW),
+    )
+
+
+def test_a_study_is_erased_while_it_is_read(ledger: Ledger) -> None:
+    ledger.record([image(*FIRST)])
+    (lease,) = leases(ledger)
+    beside(ledger, holds(lease), lambda: erases(ledger, FIRST[1]), ends(lease))

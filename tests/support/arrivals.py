@@ -1,0 +1,34 @@
+"""Arrivals without files: what a listener would hand to the ledger for an image that it has stored."""
+
+from __future__ import annotations
+
+import dataclasses
+import uuid
+
+from hilum.domain import Instance, Lane
+from hilum.store.arrival import Arrival
+from tests.support.street import Clock
+
+QUIET_SECONDS = 10.0
+
+
+def arrival_of(
+    uid: str, study: str, releases: tuple[str, ...], *, lane: Lane = Lane.LIVE, maximum_wait_seconds: float = 60.0, **changes: object
+) -> Arrival:
+    """The image `uid` of a study, in a file of its own. `changes`: what is different about the instance."""
+    instance = Instance(
+        sop_instance_uid=uid,
+        sop_class_uid="1.2.840.10008.5.1.4.1.1.1.1",
+        study_instance_uid=study,
+        series_instance_uid=f"{study}.0",
+        transfer_syntax_uid="1.2.840.10008.1.2.1",
+        path=f"ab/cd/{uuid.uuid4().hex}.dcm",
+        size_bytes=10,
+        digest=f"d{uid}"[:40],
+        pixel_digest=f"p{uid}"[:40],
+        received_at=Clock().now,
+        calling_ae_title="MODALITY",
+        called_ae_title="HILUM",
+        header=b"header",
+    )
+    return Arrival(dataclasses.replace(instance, **changes), lane, releases, QUIET_SECONDS, maximum_wait_seconds)  # type: ignore[arg-type]
