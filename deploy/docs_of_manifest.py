@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import types
 import typing
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, Union
+from typing import Final
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from deploy.words_of_types import words_of
 from hilum.models.manifest_labels import (
     CalibrationTable,
     GoldenTable,
@@ -43,32 +43,14 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = {
     "`[[golden]]`": GoldenTable,
     "`[quantisation]`": QuantisationTable,
 }
-_WORDS: Final[Mapping[object, str]] = {str: "text", int: "whole number", float: "number", bool: "true or false", Any: "anything"}
 
 
 def manifest_tables(row: typing.Callable[..., str]) -> Iterator[str]:
     """One table of the file after the other; `row` writes a line of a Markdown table."""
     for title, table in TABLES.items():
         yield f"\n### {title}\n\n{(table.__doc__ or '').strip()}\n\n| field | type | default | meaning |\n|---|---|---|---|"
-        yield from (row(f"`{name}`", _kind(field), _default(field), field.description or "") for name, field in table.model_fields.items())
-
-
-def _kind(field: FieldInfo) -> str:
-    return " or ".join(dict.fromkeys(_words(field.annotation)))
-
-
-def _words(annotation: object) -> Iterator[str]:
-    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
-    if annotation in _WORDS:
-        yield _WORDS[annotation]
-    elif origin in (Union, types.UnionType):
-        yield from (word for part in inner if part is not types.NoneType for word in _words(part))
-    elif origin is Literal:
-        yield ", ".join(f'`"{value}"`' if isinstance(value, str) else f"`{value}`" for value in inner)
-    elif origin is typing.Annotated:
-        yield from _words(inner[0])
-    else:
-        yield "table" if origin is not tuple else "list"
+        for name, field in table.model_fields.items():
+            yield row(f"`{name}`", words_of(field.annotation), _default(field), field.description or "")
 
 
 def _default(field: FieldInfo) -> str:

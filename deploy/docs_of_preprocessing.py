@@ -7,12 +7,12 @@ import dataclasses
 import json
 import re
 import tomllib
-import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Literal, Union
+from typing import Any, Final
 
+from deploy.words_of_types import words_of
 from hilum_preprocessing import RECIPES, InputSpec
 from hilum_preprocessing.operations import GEOMETRY, INTENSITY
 from hilum_preprocessing.population import Population
@@ -31,7 +31,6 @@ TABLES: Final[Mapping[str, type[Any]]] = {
     "`normalise`": Normalise,
     "`population`": Population,
 }
-_WORDS: Final[Mapping[object, str]] = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 _NUMBERS: Final = re.compile(r"\bTraps? ((?:\d+(?:, and |, | and )?)+)")
 Row = Callable[..., str]
 
@@ -83,22 +82,12 @@ def _fields(title: str, table: type[Any], row: Row) -> Iterator[str]:
         yield "\n| field | type | default | meaning |\n|---|---|---|---|"
     kinds = typing.get_type_hints(table)
     for field in fields:
-        kind = " or ".join(dict.fromkeys(_words(kinds[field.name])))
+        kind = words_of(kinds[field.name], _list_of)
         yield row(f"`{field.name}`", kind, _default(field), field.metadata["meaning"])
 
 
-def _words(annotation: object) -> Iterator[str]:
-    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
-    if annotation in _WORDS:
-        yield _WORDS[annotation]
-    elif origin in (Union, types.UnionType):
-        yield from (word for part in inner if part is not types.NoneType for word in _words(part))
-    elif origin is Literal:
-        yield ", ".join(f'`"{value}"`' if isinstance(value, str) else f"`{value}`" for value in inner)
-    elif origin is tuple:
-        yield f"list of {'numbers' if inner[0] is float else 'operations'}"
-    else:
-        yield "table"
+def _list_of(item: object) -> str:
+    return f"list of {'numbers' if item is float else 'operations'}"
 
 
 def _default(field: dataclasses.Field[Any]) -> str:

@@ -21,7 +21,7 @@ from tests.support.committing import PUSH_MODEL, CommitmentScu, Dispatcher, Pair
 from tests.support.listening import ListenerProcess, make_settings
 from tests.support.notes import wire
 from tests.support.peers import Orthanc, StoreScp
-from tests.support.raw_scu import DX, RawScu
+from tests.support.raw_scu import DX, RawScu, stop_reading
 from tests.support.waiting import wait_for
 
 CR = "1.2.840.10008.5.1.4.1.1.1"
@@ -54,9 +54,9 @@ class House:
 
     listener: ListenerProcess
     dispatcher: Dispatcher
-    orthanc: Orthanc
     ports: dict[str, int]
-    tls: ssl.SSLContext
+    orthanc: Orthanc | None = None
+    tls: ssl.SSLContext | None = None
 
     def scu(self, ae_title: str, statuses: tuple[int, ...] = (), tls: ssl.SSLContext | None = None) -> CommitmentScu:
         return CommitmentScu(ae_title, statuses, self.ports[ae_title], tls)
@@ -70,7 +70,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     settings = with_address(make_settings(folder / "state", commitment_wait_seconds=0.0), ORTHANC=orthanc.dicom_port, **ports)
     settings, tls = encrypted(settings, Authority(folder / "certificates"))
     with ListenerProcess(settings) as listener, Dispatcher(settings) as dispatcher:
-        yield House(listener, dispatcher, orthanc, ports, tls)
+        yield House(listener, dispatcher, ports, orthanc, tls)
 
 
 def encrypted(settings: Settings, authority: Authority) -> tuple[Settings, ssl.SSLContext]:
@@ -178,11 +178,9 @@ def test_a_command_that_lacks_what_it_needs_is_answered(listener: ListenerProces
     request.RequestedSOPInstanceUID, request.ActionTypeID = "1.2.840.10008.1.20.1.1", 1
     setattr(request, lacking, None)
     with CommitmentScu("WRONG") as scu, scu.associated(listener.port) as assoc:
-        assoc._reactor_checkpoint.clear()
-        wait_for(lambda: assoc._is_paused)
+        stop_reading(assoc)
         assoc.dimse.send_msg(request, 1)
         response = assoc.dimse.get_msg(block=True)[1]
-        assoc._reactor_checkpoint.set()
         assert response.Status == expected
         assert response.MessageIDBeingRespondedTo == 7
 
@@ -288,6 +286,7 @@ def test_over_tls_both_sides_are_who_they_say(house: House) -> None:
 
 
 def test_orthanc_asks_and_takes_the_report(house: House) -> None:
+    assert house.orthanc is not None
     with house.orthanc as pacs:
         described = {"AET": "HILUM", "Host": "127.0.0.1", "Port": house.listener.port}
         pacs.request("/modalities/hilum", "PUT", json.dumps(described).encode())
@@ -303,3 +302,39 @@ def test_orthanc_asks_and_takes_the_report(house: House) -> None:
 def answered(pacs: Orthanc, path: str) -> dict[str, Any] | None:
     found = dict(pacs.get(path))
     return None if found["Status"] == "Pending" else found
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """As `house`, with pynetdicom to the end."""
+    (port,) = free_ports(1)
+    folder = tmp_path_factory.mktemp("plain")
+    settings = with_address(make_settings(folder / "state", listener="pynetdicom", commitment_wait_seconds=0.0), MODALITY=port)
+    with ListenerProcess(settings) as listener, Dispatcher(settings) as dispatcher:
+        yield House(listener, dispatcher, {"MODALITY": port})
+
+
+def test_pynetdicom_to_the_end_reports_over_the_association_of_the_request(plain: House, nobody: CommitmentScu) -> None:
+    """Objects, a request, its report and more objects on one association: it has one loop for all of them."""
+    first, second = images(21)
+    absent = (DX, generate_uid())
+    with nobody.associated(plain.listener.port, *{str(image.SOPClassUID) for image in (first, second)}) as assoc:
+        for image in (first, second):
+            assert assoc.send_c_store(image).Status == 0
+            pair = (str(image.SOPClassUID), str(image.SOPInstanceUID))
+            assert ask(assoc, action_information(generate_uid(), [pair, absent])) == 0
+            report = nobody.next_report()
+            assert (report.event_type, report.committed, report.failed) == (2, [pair], {absent: 0x0112})
+            assert report.is_same_association
+
+
+def test_pynetdicom_to_the_end_keeps_a_request_over_a_kill(plain: House) -> None:
+    kept, transaction_uid = store(plain.listener.port, images(22)), generate_uid()
+    with CommitmentScu("MODALITY") as asking:  # on another port
+        assert asking.ask(plain.listener.port, transaction_uid, kept) == 0
+        plain.listener.kill()
+    with plain.scu("MODALITY") as scu:
+        report = scu.next_report()
+        assert (report.event_type, report.committed, report.is_same_association) == (1, kept, False)
+        assert ended(plain.listener, transaction_uid)["state"] == "reported"
+    plain.listener.start()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +10,7 @@ from pynetdicom import AE
 from pynetdicom.association import Association
 
 from load_tests import phantom
-from tests.support.disks import small_disk
+from tests.support.disks import fill_to, small_disk
 from tests.support.installation import wait_for
 from tests.support.listening import ListenerProcess, make_settings, unindexed
 
@@ -39,12 +38,6 @@ def status(association: Association, seed: int) -> int:
 def rejection(association: Association) -> tuple[int, int, int]:
     primitive = association.acceptor.primitive
     return primitive.result, primitive.result_source, primitive.diagnostic
-
-
-def fill_to(folder: Path, free: int) -> None:
-    found = os.statvfs(folder)
-    with (folder / "fill").open("ab") as file:
-        file.write(b"x" * (found.f_bavail * found.f_frsize - free))
 
 
 def test_a_disk_that_fills_up(tiny_disk: Path) -> None:

@@ -21,3 +21,11 @@ def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+def fill_to(folder: Path, free: int) -> Path:
+    """Leave so many bytes of the folder's file system; the file that takes the others."""
+    found, file = os.statvfs(folder), folder / "fill"
+    with file.open("ab") as stream:
+        stream.write(b"x" * (found.f_bavail * found.f_frsize - free))
+    return file

@@ -104,6 +104,15 @@ def test_files_whose_rows_are_missing_at_the_end_are_no_success(settings: Settin
         assert connection.execute("SELECT count(*) FROM instance").fetchone() == (1,)
 
 
+def test_every_watched_folder_has_a_place_of_its_own_beside_other_commands(settings: Settings, tmp_path: Path) -> None:
+    sections = {f"{number}": Watch(path=tmp_path / f"{number}") for number in range(17)}
+    many = settings.model_copy(update={"watch": sections})
+    with contextlib.ExitStack() as stack:
+        stop = threading.Event()
+        places = {stack.enter_context(taking(many, ORIGIN, must_not_wait, stop))[1].process for _ in range(len(sections) + 1)}
+    assert len(places) == 18
+
+
 def test_a_bug_that_ends_the_indexing_ends_the_taking(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     broken, stop = settings.model_copy(update={"studies": None}), threading.Event()

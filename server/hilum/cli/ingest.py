@@ -25,7 +25,9 @@ _LANES = ("reanalysis", "live", "urgent", "route")
 def ingest(
     paths: Annotated[list[Path], typer.Argument(help="DICOM files, or folders of them.")],
     config: Config = None,
-    lane: Annotated[str, typer.Option(help="reanalysis (gives way to all else), live, urgent; route: that of --to.")] = "reanalysis",
+    lane: Annotated[
+        str, typer.Option(help="reanalysis (after all else), live, urgent; route: as set for --from, else for --to.")
+    ] = "reanalysis",
     to: Annotated[str, typer.Option(help="Called AE Title whose route applies. Default: the first of receive.ae_titles.")] = "",
     calling: Annotated[str, typer.Option("--from", help="AE Title that the files are said to come from.")] = "HILUM_INGEST",
     jobs: Annotated[int, typer.Option(min=1, max=64, help="Files at once; the disk merges their syncs.")] = 4,

@@ -24,7 +24,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.views import LedgerViews
 
 _AHEAD = 4  # files in hand for each thread: enough to keep it busy, few enough to stop soon
-_AT_ONCE = 16  # processes that take files into one archive
+_AT_ONCE = 16  # commands that take files into one archive
 _PAUSE_SECONDS = 5.0
 _FLUSH_SECONDS = 600.0
 
@@ -104,12 +104,13 @@ def _each(intake: FolderIntake, paths: Iterator[Path], threads: ThreadPoolExecut
 
 @contextlib.contextmanager
 def _own_archive(settings: Settings, lane: Lane | None) -> Iterator[Archive]:
-    """Under the first name of this lane that no live process has."""
-    for number in range(_AT_ONCE):
+    """Under the first name of this lane that nobody has. There is one for each watched folder, whatever commands run beside them."""
+    for number in range(_AT_ONCE + len(settings.watch)):
         folder = folder_in_lane(f"{socket.gethostname()}-ingest-{number}", lane)
         archive = Archive(settings.archive_dir, folder, settings.receive.write_out_bytes)
         with archive.held(archive.process) as is_ours:
             if is_ours:
                 yield archive
                 return
-    raise ConfigurationError([f"archive: {_AT_ONCE} processes take files into {settings.archive_dir} already; wait for one of them."])
+    problem = f"archive: {_AT_ONCE} commands of this host take files into {settings.archive_dir} already; wait for one of them."
+    raise ConfigurationError([problem])
