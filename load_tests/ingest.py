@@ -62,8 +62,8 @@ def main(words: Sequence[str] | None = None) -> int:
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="load_tests.ingest", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
-    parser.add_argument("--large", type=int, default=64, help="objects of 10 MB a run (%(default)s)")
-    parser.add_argument("--small", type=int, default=800, help="objects of 0.5 MB a run (%(default)s)")
+    parser.add_argument("--large", type=int, default=32, help="objects of 10 MB a run (%(default)s)")
+    parser.add_argument("--small", type=int, default=400, help="objects of 0.5 MB a run (%(default)s)")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS, help="(%(default)s)")
     parser.add_argument("--associations", nargs="+", type=int, default=[1, 4, 16], help="at once (%(default)s)")
     parser.add_argument("--pdu-kib", nargs="+", type=int, default=[16, 128], help="PDUs of the sender (%(default)s)")

@@ -158,11 +158,11 @@ class StageLoop:
             self._owner,
             stage.lease_seconds,
             maximum_lapses=self._settings.maximum_lapses,
-            is_idle=not self._held and not self._promised,
+            is_idle=not self._promised and not self._held,  # in this order: see `inherit`
             destination_name=self.destination,
         )
-        # None: what may be claimed has lapsed, and is claimed alone. As many as there is room for: there may be more.
-        self._wants_room = not jobs or len(jobs) >= room
+        # None of what there is now: it has lapsed, and is claimed alone. As many as there is room for: there may be more.
+        self._wants_room = len(jobs) >= room or (not jobs and next_in == 0)
         return jobs, poll if self._wants_room or next_in is None else min(poll, next_in)
 
     def _holds_lane(self) -> bool:
@@ -268,10 +268,10 @@ class StageLoop:
         return Heir(self._owner, places, self._stage.lease_seconds)
 
     def inherit(self, jobs: Iterable[Job], heir: Heir) -> None:
-        """Work on what was handed on, and forget the promise."""
-        self._promised -= heir.places
+        """Work on what was handed on, and then forget the promise: at no moment does a loop that gets something look idle."""
         for job in jobs:
             self._start(job)
+        self._promised -= heir.places
         if self._wants_room or self._stopping:
             self._wake.set()
 

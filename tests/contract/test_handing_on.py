@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
+from sqlalchemy.exc import OperationalError
 
 from hilum.domain import (
     Advance,
@@ -29,6 +33,7 @@ from hilum.store import schema
 from hilum.store.handing_on import Heir
 from hilum.store.ledger import Ledger
 from tests.contract.test_ledger import analyse_all, arrival, result_for, rows
+from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock
 
 Heirs = Mapping[str | None, Heir]
@@ -182,3 +187,27 @@ def test_nobody_is_rung_for_what_was_handed_on(ledger: Ledger, clock: Clock) -> 
     first_report(ledger, clock)
     assert not bell.wait(0)
     bell.close()
+
+
+@contextmanager
+def unsyncable(log: Path) -> Iterator[None]:
+    """The disk cannot be waited for: who has the log open still writes it, and nobody opens it."""
+    kept = log.rename(log.with_suffix(".kept"))
+    log.symlink_to(log.name)
+    yield
+    kept.rename(log)
+
+
+@pytest.mark.parametrize("is_handed_on", [True, False], ids=["handed_on", "claimed"])
+def test_what_cannot_be_waited_for_is_given_back(tmp_path: Path, clock: Clock, *, is_handed_on: bool) -> None:
+    """The caller hears of no job, so nobody would work on it until its lease lapses, as if a worker had died."""
+    with closing(Ledger(migrated_sqlite(tmp_path), clock)) as ledger:
+        assert ledger.hold_lane("pacs", "d", 180)
+        job = first_report(ledger, clock)
+        if not is_handed_on:
+            assert reported(ledger, job, {}, "pacs") == []
+        log = Path(f"{make_url(ledger.url).database}-wal")
+        with unsyncable(log), pytest.raises(OperationalError):
+            reported(ledger, job, TO_PACS, "pacs") if is_handed_on else ledger.claim("deliver", 8, "d", 180)
+        (claimed,) = ledger.claim("deliver", 8, "d", 180)
+        assert (claimed.lease.attempts, claimed.lease.lapses) == (1, 0)

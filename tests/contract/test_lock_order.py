@@ -15,8 +15,8 @@ from typing import TypeAlias
 import pytest
 from sqlalchemy import Connection, select, text
 
-from hilum.domain import Advance, Lease, ReadingJob, ReadingState, Rejection, RemovalReason, RolloutMode
-from hilum.store import advancing, recording, rejecting
+from hilum.domain import Advance, Lease, ReadingJob, ReadingState, Rejection, RemovalReason, RolloutMode, StudyState
+from hilum.store import advancing, comparing, recording, rejecting
 from hilum.store.archive import Archive
 from hilum.store.arrival import Arrival
 from hilum.store.erasure import Erasure
@@ -182,3 +182,52 @@ def test_a_study_is_erased_while_it_is_read(ledger: Ledger) -> None:
     ledger.record([image(*FIRST)])
     (lease,) = leases(ledger)
     beside(ledger, holds(lease), lambda: erases(ledger, FIRST[1]), ends(lease))
+
+
+def test_studies_are_closed_while_they_get_images(ledger: Ledger) -> None:
+    """Whoever closes several has them in the order of their UIDs, which is not that of their rows."""
+    for names in (SECOND, FIRST):
+        ledger.record([image(*names)])
+    ledger.advance("analyse", [(lease, _ANALYSED) for lease in leases(ledger)])
+    with closing(Ledger(ledger.url, Clock(_NOW + 60))) as later:
+        jobs = [(job, Advance(StudyState.CLOSED)) for job in later.claim("assemble", 8, "dispatcher", 60)]
+        assert len(jobs) == 2
+        beside(
+            ledger,
+            lambda connection: recording.record(connection, [image("1.2.7", FIRST[1])], _NOW),
+            lambda: later.advance_and_hand_on("assemble", jobs, {}),
+            lambda connection: recording.record(connection, [image("1.2.8", SECOND[1])], _NOW),
+        )
+
+
+def test_a_person_ends_readings_of_an_image_that_is_corrected(ledger: Ledger) -> None:
+    ledger.record([image(*FIRST)])
+    with ledger._engine.begin() as connection:
+        row = connection.execute(select(reading.c.id)).scalar_one()
+    beside(
+        ledger,
+        lambda connection: connection.execute(select(reading.c.id).where(reading.c.id == row).with_for_update()).all(),
+        lambda: ledger.complete(FIRST[1], is_waiting=False),
+        lambda connection: recording.record(connection, [image("1.2.7", FIRST[1])], _NOW),
+    )
+
+
+@pytest.mark.parametrize("header", [0, 1], ids=["new", "corrected"])
+def test_an_image_comes_while_two_shadows_end(ledger: Ledger, header: int) -> None:
+    """Whatever the order in which the route names releases."""
+    route = ("b@1", "a@1")
+    with closing(Rollouts(ledger.url)) as rollouts:
+        for alias in ("b", "a"):
+            rollouts.start(f"{alias}@1", f"{alias}@2", Order(RolloutMode.SHADOW), "a person")
+            rollouts.confirm(alias, f"{alias}@2", "analyser")
+    ledger.record([arrival_of(*FIRST, route)])
+    read = ledger.claim("analyse", 100, "analyser", 60)
+    ledger.advance("analyse", [(job.lease, _ANALYSED) for job in read])
+    of_b, of_a = (job.lease for name in ("b@2", "a@2") for job in read if isinstance(job, ReadingJob) and job.release == name)
+    comes = arrival_of(FIRST[0] if header else "1.2.8", FIRST[1], route, digest="another")
+    beside(
+        ledger,
+        lambda connection: comparing.hasten(connection, [of_a.row_id], _NOW),
+        lambda: ledger.record([comes]),
+        lambda connection: comparing.hasten(connection, [of_b.row_id], _NOW),
+    )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import inspect, select, text
@@ -205,6 +207,26 @@ def test_work_that_arrives_later_is_heard(ledger: Ledger) -> None:
         await task
 
     asyncio.run(serve())
+
+
+class _PutOff(Ledger):
+    """At the first claim somebody was faster: what was due is due a little later, and nobody rings for that."""
+
+    def claim_and_look(self, *args: Any, **kwargs: Any) -> tuple[list[Job], float | None]:
+        if not self.is_put_off:
+            with self._engine.begin() as connection:
+                connection.execute(schema.reading.update().values(due_at=time.time() + 0.3))
+            self.is_put_off = True
+        return super().claim_and_look(*args, **kwargs)
+
+    is_put_off = False
+
+
+def test_who_claims_in_vain_sleeps_until_the_next_is_due(ledger: Ledger) -> None:
+    """And not for as long as without any: a study grew meanwhile, or another dispatcher woke at the same moment."""
+    fill(ledger, 1)
+    settings = FAST.model_copy(update={"poll_seconds": 3600.0})
+    run_until(_PutOff(ledger.url), analysed, lambda: states(ledger) == [("analysed", None)], settings)
 
 
 def test_back_off_doubles_and_is_capped() -> None:

@@ -21,17 +21,21 @@ from hilum.store.ledger import Ledger
 from tests.contract.test_ledger import arrival, result_for
 from tests.support.ledgers import migrated_sqlite
 
-SETTINGS = Pipeline(poll_seconds=0.2)
+SETTINGS = Pipeline(poll_seconds=3600)  # a loop looks when it is rung, and so never just when something could be handed on to it
 Handler = Callable[[Job], Awaitable[Advance]]
 
 
 class Watched(Ledger):
-    """Counts claimed jobs by stage; `before_advance` is called in the ledger's thread before studies are closed."""
+    """Counts looks and claimed jobs by stage; `before_advance` is called in the ledger's thread before studies are closed."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self.claimed: Counter[str] = Counter()
+        self.claimed, self.looked = Counter[str](), Counter[str]()
         self.before_advance: Callable[[], None] = lambda: None
+
+    def seconds_to_next(self, stage: str, *args: Any, **kwargs: Any) -> float:
+        self.looked[stage] += 1
+        return super().seconds_to_next(stage, *args, **kwargs)
 
     def claim_and_look(self, stage: str, *args: Any, **kwargs: Any) -> tuple[list[Job], float | None]:
         jobs, seconds = super().claim_and_look(stage, *args, **kwargs)
@@ -75,6 +79,16 @@ def loops(ledger: Ledger, report: Handler) -> tuple[StageLoop, StageLoop]:
     return StageLoop(STAGES["assemble"], ledger, SETTINGS, "d", close, heirs=[reporting]), reporting
 
 
+async def begun(ledger: Watched, reporting: StageLoop) -> asyncio.Task[None]:
+    """It has looked in vain, and takes what is handed on from now on."""
+    running = asyncio.create_task(reporting.run())
+    async with asyncio.timeout(60):
+        while not ledger.looked["report"] or not (heir := reporting.promise(1)).places:
+            await asyncio.sleep(0.01)
+    reporting.inherit([], heir)
+    return running
+
+
 async def run_until(is_done: Callable[[], bool], *running: StageLoop) -> None:
     tasks = [asyncio.create_task(loop.run()) for loop in running]
     async with asyncio.timeout(60):
@@ -91,7 +105,11 @@ def test_a_result_goes_on_without_a_claim(ledger: Watched) -> None:
         return Advance(ResultState.REPORTED)
 
     async def serve() -> None:
-        await run_until(lambda: results(ledger) == [("reported", 1, 0)], *loops(ledger, report))
+        assembling, reporting = loops(ledger, report)
+        running = await begun(ledger, reporting)
+        await run_until(lambda: results(ledger) == [("reported", 1, 0)], assembling)
+        reporting.stop()
+        await running
 
     fill(ledger, 1)
     asyncio.run(serve())
@@ -138,8 +156,9 @@ def test_who_is_told_to_stop_while_something_is_handed_on_finishes_it(ledger: Wa
             assert has_stopped.wait(30)
 
         ledger.before_advance = stop_both
+        running = await begun(ledger, reporting)
         async with asyncio.timeout(60):
-            await asyncio.gather(assembling.run(), reporting.run())
+            await asyncio.gather(assembling.run(), running)
 
     fill(ledger, 1)
     asyncio.run(serve())

@@ -23,7 +23,7 @@ _FRESH: Mapping[str, Any] = {
     "detail": None,
     "finished_at": None,
 }
-_AGAIN = update(comparison).where(comparison.c.study_instance_uid == bindparam("uid"))
+_AGAIN = update(comparison).where(comparison.c.study_instance_uid == bindparam("uid"), comparison.c.shadow == bindparam("by"))
 _NEW = insert(comparison)
 _OPEN = ("due", "leased")
 # In one order, or two that end readings of the same shadows would wait for each other (PostgreSQL).
@@ -58,7 +58,7 @@ _REPORTED_RESULT = select(result).where(_OF_RELEASE, result.c.is_current.is_(Tru
 
 def follow(connection: Connection, study_uid: str, shadows: Mapping[str, str], now: float) -> None:
     """An image came that shadows read, too: their studies are compared when it has been read. `shadows`: to the release reported."""
-    for shadow, release in shadows.items():
+    for shadow, release in sorted(shadows.items()):  # in the order of `hasten`
         if not reopen(connection, study_uid, now, [shadow]):
             key = {"study_instance_uid": study_uid, "release": release, "shadow": shadow}
             connection.execute(_NEW, {**key, "state": ComparisonState.DUE, "lane": Lane.REANALYSIS, "due_at": now + _PATIENCE_SECONDS})
@@ -66,8 +66,8 @@ def follow(connection: Connection, study_uid: str, shadows: Mapping[str, str], n
 
 def reopen(connection: Connection, study_uid: str, now: float, shadows: Iterable[str]) -> int:
     """Shadows read something of this study again; how many comparisons are due again. Who is at one loses its lease."""
-    again = _AGAIN.where(comparison.c.shadow.in_(list(shadows)))
-    return connection.execute(again, {"uid": study_uid, **_FRESH, "due_at": now + _PATIENCE_SECONDS}).rowcount
+    again = {"uid": study_uid, **_FRESH, "due_at": now + _PATIENCE_SECONDS}
+    return sum(connection.execute(_AGAIN, {**again, "by": shadow}).rowcount for shadow in sorted(shadows))
 
 
 def hasten(connection: Connection, reading_ids: Collection[int], now: float) -> None:

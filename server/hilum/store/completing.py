@@ -24,10 +24,10 @@ def complete(connection: Connection, study_uid: str, now: float, *, is_waiting: 
 
     Idempotent. A study that is being assembled, or has ended, is left alone.
     """
+    ended = 0 if is_waiting else _end_due(connection, study_uid, now)  # readings first, in the order of `recording`
     row = connection.execute(select(study).where(study.c.study_instance_uid == study_uid).with_for_update()).first()
     if row is None:
         return None
-    ended = 0 if is_waiting else _end_due(connection, study_uid, now)
     is_open = reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED))
     waits_for = connection.execute(select(func.count()).where(_of_study(study_uid), is_open)).scalar_one()
     connection.execute(update(study).where(study.c.id == row.id).values(open_readings=waits_for))
@@ -40,6 +40,7 @@ def _end_due(connection: Connection, study_uid: str, now: float) -> int:
     due = and_(_of_study(study_uid), reading.c.state == ReadingState.DUE)
     detail = "`hilum requeue analyse --study` has it read after all"
     values = {"state": ReadingState.NOT_ANALYSED, "reason": Reason.NOT_WAITED_FOR, "detail": detail, "finished_at": now}
+    connection.execute(select(reading.c.id).where(due).order_by(reading.c.id).with_for_update()).all()
     return connection.execute(update(reading).where(due).values(values)).rowcount
 
 

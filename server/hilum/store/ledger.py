@@ -15,16 +15,16 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, false, insert, select, true, update
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
-from hilum.domain import ActivationMaps, Advance, AssociationRecord, CommitmentJob, CommitmentRequest, Job, Lease, Rejection
+from hilum.domain import ActivationMaps, Advance, AssociationRecord, CommitmentJob, CommitmentRequest, Job, Lease, Rejection, StudyJob
 from hilum.store import advancing, claiming, commitments, completing, lanes, recording, rejecting
 from hilum.store.activation_maps import activation_maps
 from hilum.store.arrival import Arrival
 from hilum.store.claiming import Claim
 from hilum.store.commitments import Holder
 from hilum.store.completing import Completed
-from hilum.store.database import open_engine, sync_of
+from hilum.store.database import open_engine, sync_of, words_of
 from hilum.store.doorbell import Bell, doorbell_for
 from hilum.store.handing_on import HandingOn, Heir
 from hilum.store.jobs import JOBS
@@ -203,8 +203,18 @@ class Ledger:
         if bells:
             self._doorbell.ring(bells)
         if stage == "deliver" and jobs:
-            self._sync()  # a document may be claimed before who stored it has waited for the disk; nothing is sent that could be lost
+            self._sync_before_sending(jobs)  # a document may be claimed before who stored it has waited for the disk
         return jobs, seconds
+
+    def _sync_before_sending(self, jobs: Sequence[Job]) -> None:
+        """Nothing is sent that could be lost. If the disk cannot be waited for, deliveries are due again: nobody hears of these jobs."""
+        try:
+            self._sync()
+        except OperationalError as error:
+            with self._engine.begin() as connection:
+                for job in jobs:
+                    claiming.give_back(connection, QUEUES["deliver"], job.lease, words_of(error), self._clock(), counts=False)
+            raise
 
     def seconds_to_next(self, stage: str, at_most: float, *, destination_name: str | None = None) -> float:
         """How long a stage may sleep: until the next row can be claimed, or `at_most`; 0: one can be claimed now. Takes no write lock."""
@@ -241,8 +251,8 @@ class Ledger:
         queue, written = QUEUES[stage], dict[str, bool]()
         with self._engine.begin() as connection:
             following = HandingOn(now := self._clock(), lanes.held_by(connection, heirs, now))
-            # In the order of rows, as `recording` has readings: two that name the same would wait for each other (PostgreSQL).
-            for lease, item, job in sorted(decided, key=lambda one: one[0].row_id):
+            # In the order of `recording`: two that name the same rows would wait for each other (PostgreSQL).
+            for lease, item, job in sorted(decided, key=lambda one: _place(one[0], one[2])):
                 following.follow(job)
                 written[lease.token] = advancing.advance_row(connection, queue, lease, item, following)
             ended = [lease.row_id for lease, _, _ in decided if written[lease.token]]
@@ -250,7 +260,7 @@ class Ledger:
             is_ready = advancing.close_readings(connection, ended, now) if stage == "analyse" else following.leaves_due
             self._doorbell.ring_with(connection, bells := _NEXT[stage] if is_ready else ())
         if stage not in _MADE_AGAIN:
-            self._sync()  # before any of it is sent
+            self._sync_before_sending(following.jobs)
         self._doorbell.ring(bells)
         return [written[lease.token] for lease, _, _ in decided], following.jobs
 
@@ -339,6 +349,11 @@ def _until_ours(write: Callable[[], T]) -> T:
         with contextlib.suppress(IntegrityError):
             return write()
     return write()
+
+
+def _place(lease: Lease, job: Job | None) -> tuple[str, int]:
+    """In the order of locks: studies by their UIDs, all else by rows."""
+    return job.study.study_instance_uid if isinstance(job, StudyJob) else "", lease.row_id
 
 
 def _bells_of_record(arrivals: Sequence[Arrival], outcomes: Sequence[RecordOutcome]) -> tuple[str, ...]:
