@@ -10,7 +10,7 @@ from typing import Any
 RESULT = Path(__file__).resolve().parents[1] / "load_tests/results/bench-ingest.json"
 Row = Callable[..., str]
 Figures = Mapping[str, Any]
-_OURS = "hilum"
+_OURS, _BARE = "hilum", "C sink"
 _PEERS = ("storescp", "storescp fdatasync", "C sink", "Orthanc", "storescp TLS")
 
 
@@ -25,6 +25,7 @@ def ingest_tables(row: Row, result: Path = RESULT) -> Iterator[str]:
     yield f"with a load average of {machine['load_average_before']:.1f} before it; {run['storescp']}."
     yield from _conditions(row, medians)
     yield from _rounds(row, [item for item in medians if item["receiver"].startswith(_OURS)])
+    yield from _bare(row, [item for item in medians if item["receiver"] == _BARE])
     yield from _stages(row, [item for item in medians if item["receiver"] == _OURS])
     yield from _goals(row, run["goals"])
 
@@ -50,6 +51,14 @@ def _rounds(row: Row, ours: Sequence[Figures]) -> Iterator[str]:
         for peer in _PEERS:
             if f"speed_of_{peer}" in item:
                 yield row(item["cell"], item["receiver"], peer, *(_ratio(item[f"{what}_of_{peer}"]) for what in ("speed", "cpu")))
+
+
+def _bare(row: Row, items: Sequence[Figures]) -> Iterator[str]:
+    """What a receiver reaches that does nothing but receive and sync."""
+    yield "\n### The C sink to storescp: what there is to win here\n"
+    yield "| condition | speed, to storescp fdatasync | CPU, to storescp |\n|---|--:|--:|"
+    for item in items:
+        yield row(item["cell"], _ratio(item["speed_of_storescp fdatasync"]), _ratio(item["cpu_of_storescp"]))
 
 
 def _ratio(found: Figures) -> str:

@@ -16,7 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from load_tests import ingest_door
-from load_tests.ingest_cells import CELLS, KINDS, Cell, draw, lot, send
+from load_tests.ingest_cells import CELLS, KINDS, LARGE_PDU, Cell, draw, lot, send
 from load_tests.ingest_peers import make_certificates, sink, start_orthanc, start_sink, start_storescp, sync_shim
 from load_tests.ingest_receivers import Receiver, start_hilum
 from load_tests.ingest_result import (
@@ -25,6 +25,7 @@ from load_tests.ingest_result import (
     FALLBACK,
     HILUM,
     HILUM_TLS,
+    HILUM_TWO,
     NAMES,
     ORTHANC,
     SINK,
@@ -40,7 +41,7 @@ from load_tests.peers import Orthanc
 
 RESULT = Path(__file__).with_name("results") / "bench-ingest.json"
 _SLOW, _TLS = (ORTHANC, FALLBACK), (HILUM_TLS, DCMTK_TLS)
-_TLS_ASSOCIATIONS = 16  # of fewer the cost is the same, and nobody asks
+_MANY_ASSOCIATIONS = 16  # of fewer TLS costs the same, and a second process has little to do
 _WARM = 16
 Start = Callable[[Path], Receiver]
 
@@ -103,7 +104,11 @@ def _turn(receivers: Mapping[str, Receiver], number: int) -> list[tuple[str, Rec
 
 def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
     """Those that can be measured here."""
-    found: dict[str, Start] = {HILUM: lambda own: start_hilum(own, "streaming"), DCMTK: start_storescp}
+    found: dict[str, Start] = {
+        HILUM: lambda own: start_hilum(own, "streaming"),
+        HILUM_TWO: lambda own: start_hilum(own, "streaming", processes=2),
+        DCMTK: start_storescp,
+    }
     shim, program = sync_shim(), sink()
     if shim is not None and program is not None:
         found |= {SYNCED: lambda own: start_storescp(own, shim), SINK: lambda own: start_sink(own, program)}
@@ -116,9 +121,11 @@ def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
 
 
 def _takes_part(name: str, cell: Cell) -> bool:
-    """The slow ones take half of the time, and TLS is measured in one condition only."""
+    """The slow ones take half of the time, and TLS is measured in one condition only, a second process with many associations."""
     if name in _TLS:
-        return cell.kind == "dx" and cell.associations == _TLS_ASSOCIATIONS and cell.is_wide
+        return cell.kind == "dx" and cell.associations == _MANY_ASSOCIATIONS and cell.is_wide
+    if name == HILUM_TWO:
+        return cell.associations == _MANY_ASSOCIATIONS and cell.pdu_bytes == LARGE_PDU
     return cell.is_wide or name not in _SLOW
 
 

@@ -40,19 +40,19 @@ class Cell:
         return f"{self.kind}, {self.associations} at once, PDU {self.pdu_bytes >> 10} KiB{each}"
 
 
-_SMALL_PDU, _LARGE_PDU = 16 << 10, 128 << 10
+_SMALL_PDU, LARGE_PDU = 16 << 10, 128 << 10
 CELLS = (
-    Cell("dx", 1, _LARGE_PDU),
-    Cell("dx", 4, _LARGE_PDU, is_wide=True),
-    Cell("dx", 16, _LARGE_PDU, is_wide=True),
+    Cell("dx", 1, LARGE_PDU),
+    Cell("dx", 4, LARGE_PDU, is_wide=True),
+    Cell("dx", 16, LARGE_PDU, is_wide=True),
     Cell("dx", 4, _SMALL_PDU),
     Cell("dx", 16, _SMALL_PDU),
-    Cell("dx", 16, _LARGE_PDU, is_study_each=True),
-    Cell("jls", 4, _LARGE_PDU),
-    Cell("jls", 16, _LARGE_PDU),
-    Cell("small", 1, _LARGE_PDU),
-    Cell("small", 4, _LARGE_PDU, is_wide=True),
-    Cell("small", 16, _LARGE_PDU, is_wide=True),
+    Cell("dx", 16, LARGE_PDU, is_study_each=True),
+    Cell("jls", 4, LARGE_PDU),
+    Cell("jls", 16, LARGE_PDU),
+    Cell("small", 1, LARGE_PDU),
+    Cell("small", 4, LARGE_PDU, is_wide=True),
+    Cell("small", 16, LARGE_PDU, is_wide=True),
     Cell("small", 4, _SMALL_PDU),
     Cell("small", 16, _SMALL_PDU),
 )
