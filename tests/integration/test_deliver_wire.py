@@ -158,7 +158,7 @@ def test_who_speaks_while_idle_ends_the_association(said: bytes, answer: bytes) 
 
     with peer_that(end) as peer:
         association = associate(peer, CONTEXTS)
-        assert has_spoken.wait(5)
+        assert has_spoken.wait(60)
         deadline = threading.Event()
         for _ in range(100):  # loopback may take a moment
             if not association.is_established:

@@ -164,7 +164,7 @@ def storescp(tmp_path: Path) -> Iterator[tuple[Peer, Path]]:
     received.mkdir()
     process = subprocess.Popen(["storescp", "--output-directory", str(received), str(port)])
     peer = Peer("STORESCP", "127.0.0.1", port)
-    wait_for(lambda: associates(peer), 20, "storescp")
+    wait_for(lambda: associates(peer), 60, "storescp")
     yield peer, received
     process.terminate()
     process.wait()
@@ -210,7 +210,7 @@ def stored_at(peer_handlers: list[tuple[object, object]], **settings: object) ->
     server = ae.start_server(("127.0.0.1", port), block=False, evt_handlers=peer_handlers)
     kinds = [(template.sop_class_uid, template.transfer_syntax_uid)]
     try:
-        with StorageScu(Peer("OTHER", "127.0.0.1", port), "LOADGEN", kinds, timeout_seconds=1.0) as association:
+        with StorageScu(Peer("OTHER", "127.0.0.1", port), "LOADGEN", kinds, timeout_seconds=4.0) as association:
             return str(association.store(fresh_objects([template], random.Random())[1][0]))
     except NotStored as error:
         return str(error)
@@ -224,7 +224,7 @@ def aborting(event: evt.Event) -> int:
 
 
 def too_slow(_event: evt.Event) -> int:
-    time.sleep(2)
+    time.sleep(6)
     return 0
 
 
@@ -302,7 +302,7 @@ def test_the_receiver_misbehaves_when_it_is_told_to(receiver: tuple[Receiver, AE
     association = ae.associate("127.0.0.1", port)
     assert association.send_c_store(report()).Status == 0xA700
     running.behave("down")
-    wait_for(lambda: not association.is_established, 10, "the association's end")
+    wait_for(lambda: not association.is_established, 60, "the association's end")
     assert not ae.associate("127.0.0.1", port).is_established
     running.behave("silent")
     association = ae.associate("127.0.0.1", port)

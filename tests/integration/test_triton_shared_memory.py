@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import stat
@@ -60,10 +61,6 @@ async def ask(gateway: TritonGateway, tiny: Tiny, size: int, seed: int) -> None:
     assert np.abs(inference.logits - tiny_logits(images)).max() < 1e-4
 
 
-def ours() -> set[str]:
-    return {path.name for path in _FOLDER.glob("hilum-batch-*")}
-
-
 def mapped(pid: int | None) -> int:
     """Regions of batches that a process has mapped."""
     return Path(f"/proc/{pid}/maps").read_text().count("hilum-batch-")
@@ -75,7 +72,9 @@ def test_requests_at_once_do_not_see_each_other_and_regions_are_used_again(serve
             await asyncio.gather(*(ask(gateway, tiny, size, turn) for size in (1, 4, 2, 3, 4, 1)))
         assert gateway._regions is not None, "it fell back to gRPC"
         assert 0 < mapped(server.pid) <= 6 + 2, "six at once, and some that were too small for a later batch"
-        assert not ours(), "a name is left for a killed process to leave behind"
+        names = gateway._regions.names
+        assert names
+        assert not [name for name in names if (_FOLDER / name).exists()], "a name is left for a killed process to leave behind"
 
     run(url_of(server), use)
     wait_for(lambda: mapped(server.pid) == 0, what="Triton to let the regions go")
@@ -99,9 +98,11 @@ def test_a_triton_that_starts_anew_is_served_at_once(server: EmbeddedTriton, tin
 
 def test_images_in_memory_are_for_nobody_else_and_room_is_there_before_it_is_touched() -> None:
     seen: list[tuple[int, int]] = []
+    files: list[Path] = []
 
     async def register(name: str, key: str, size_bytes: int) -> None:
-        status = (_FOLDER / key.removeprefix("/")).stat()
+        files.append(_FOLDER / key.removeprefix("/"))
+        status = files[-1].stat()
         seen.append((stat.S_IMODE(status.st_mode), status.st_blocks * 512))
         assert size_bytes == status.st_size
 
@@ -114,7 +115,27 @@ def test_images_in_memory_are_for_nobody_else_and_room_is_there_before_it_is_tou
 
     asyncio.run(use())
     assert seen == [(0o600, 1 << 20)]
-    assert not ours()
+    assert not files[0].exists()
+
+
+def test_what_a_process_left_that_was_killed_before_triton_had_it_is_taken_away() -> None:
+    left, held, young = (_FOLDER / f"hilum-batch-test-{os.getpid()}-{name}" for name in ("left", "held", "young"))
+    try:
+        for file in (left, held, young):
+            file.touch()
+        with held.open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for file in (left, held):
+                os.utime(file, (0, 0))
+            Regions(never)
+        assert [file.exists() for file in (left, held, young)] == [False, True, True]
+    finally:
+        for file in (left, held, young):
+            file.unlink(missing_ok=True)
+
+
+async def never(_name: str, _key: str, _size_bytes: int) -> None:
+    raise AssertionError("nothing is lent")
 
 
 def test_a_triton_that_has_another_shared_memory_is_sent_grpc(tiny: Tiny, tmp_path: Path) -> None:

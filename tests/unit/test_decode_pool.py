@@ -57,7 +57,7 @@ def test_a_broken_decode_costs_one_process_and_the_next_image_is_served(name: st
         with pytest.raises(ProcessLookupError):
             os.kill(first, 0)
 
-    with_pool(scenario, seconds=1.0)
+    with_pool(scenario, seconds=4.0)
 
 
 def test_neighbours_are_unaffected() -> None:

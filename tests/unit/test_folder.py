@@ -119,7 +119,7 @@ def test_a_bug_that_ends_the_indexing_ends_the_taking(settings: Settings, tmp_pa
     with contextlib.ExitStack() as stack:
         intake, _ = stack.enter_context(taking(broken, ORIGIN, must_not_wait, stop))
         assert intake.take(drawn(tmp_path / "1.dcm")).fate is Fate.STORED
-        assert stop.wait(10), "whoever waits for it hears of it"
+        assert stop.wait(60), "whoever waits for it hears of it"
         with pytest.raises(AttributeError):
             stack.close()
 

@@ -202,7 +202,7 @@ def test_the_process_knows_no_secrets_and_ends_with_its_parent(monkeypatch: pyte
     assert hand._pipe is not None
     assert b"secret" not in Path(f"/proc/{hand._process.pid}/environ").read_bytes()
     hand._pipe.close()
-    assert hand._process.wait(10) == 0
+    assert hand._process.wait(60) == 0
 
 
 def test_the_kernel_ends_a_process_whose_parent_has_gone(endless: Path) -> None:

@@ -182,7 +182,7 @@ def test_stop_finishes_what_is_held(ledger: Ledger) -> None:
 
         loop = StageLoop(STAGES["analyse"], ledger, FAST, "test", handle)
         task = asyncio.create_task(loop.run())
-        await asyncio.wait_for(started.wait(), 5)
+        await asyncio.wait_for(started.wait(), 60)
         loop.stop()
         release.set()
         await task

@@ -19,7 +19,7 @@ async def failing() -> None:
 
 def test_a_failed_background_part_ends_the_process() -> None:
     async def scenario() -> None:
-        await asyncio.wait_for(serve([], asyncio.Event(), [for_ever(), failing()]), 5)
+        await asyncio.wait_for(serve([], asyncio.Event(), [for_ever(), failing()]), 60)
 
     with pytest.raises(RuntimeError, match="canaries"):
         asyncio.run(scenario())
@@ -40,7 +40,7 @@ def test_asked_to_stop_it_ends_and_cancels_the_background() -> None:
         task = asyncio.create_task(serve([], stopping, [watched()]))
         await asyncio.sleep(0.01)
         stopping.set()
-        await asyncio.wait_for(task, 5)
+        await asyncio.wait_for(task, 60)
 
     asyncio.run(scenario())
     assert cancelled == [True]

@@ -1,14 +1,17 @@
 """Shared memory for batches to a Triton on this machine: a batch is copied once, where gRPC copies and packs it half a dozen times.
 
-A region lives as long as the two processes that have mapped it: its name goes when Triton has it, so a killed process leaves nothing.
+A region lives as long as the two processes that have mapped it: its name goes when Triton has it. A process that is killed in between
+leaves an empty one, which the next process takes away.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import mmap
 import os
 import secrets
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +24,8 @@ Register = Callable[[str, str, int], Awaitable[None]]
 """(name, key of shm_open(3), bytes): have Triton map the region. Raises what Triton says."""
 
 _FOLDER: Final = Path("/dev/shm")  # noqa: S108 - where shm_open(3) makes its files on Linux
+_PREFIX: Final = "hilum-batch-"
+_YOUNG_SECONDS: Final = 60.0  # between its creation and its lock nobody takes a file away
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Regions:
         self.names: list[str] = []
         self.life = 0
         self._free: list[Region] = []
+        _sweep()
 
     async def lend(self, size_bytes: int) -> tuple[int, Region]:
         """A region with room for so many bytes, and the life of Triton for which it holds. Raises OSError, and what `register` raises."""
@@ -68,7 +74,7 @@ class Regions:
         self.names.clear()
 
     async def _made(self, size_bytes: int) -> Region:
-        name = f"hilum-batch-{secrets.token_hex(8)}"  # no process id: another container may have the same
+        name = f"{_PREFIX}{secrets.token_hex(8)}"  # no process id: another container may have the same
         with _opened(_FOLDER / name) as file:
             os.posix_fallocate(file, 0, size_bytes)  # else a full file system would be a SIGBUS at the first touch
             memory = mmap.mmap(file, size_bytes)
@@ -82,7 +88,25 @@ def _opened(path: Path) -> Iterator[int]:
     """A new file that is gone in the end, whatever maps it stays mapped; nobody else may read it: it holds images."""
     file = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed: see `_sweep`
         yield file
     finally:
         os.close(file)
         path.unlink()
+
+
+def _sweep() -> None:
+    """Take away the files of processes that were killed before Triton had them: the kernel has dropped their locks."""
+    for path in _FOLDER.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # it is gone, somebody else's, or locked
+            if time.time() - path.stat().st_mtime > _YOUNG_SECONDS:
+                _take_away(path)
+
+
+def _take_away(path: Path) -> None:
+    file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    finally:
+        os.close(file)
