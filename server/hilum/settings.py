@@ -100,7 +100,7 @@ class Receive(_Section):
     peers: tuple[Network, ...] = Field(
         (), description="Addresses that may connect, single ones or CIDR ranges (`10.1.0.0/16`); others are rejected (1,1,1); empty: any."
     )
-    processes: int = Field(1, ge=1, le=64, description="Listener processes on the one listening socket; two pay where 16 associations send at once.")
+    processes: int = Field(1, ge=1, le=64, description="Listener processes on the one listening socket; two pay for 16 senders at once.")
     maximum_associations: int = Field(
         50, ge=1, le=4096, description="Simultaneous associations of all processes together; one more is rejected (2,3,2)."
     )
