@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import json
 from collections.abc import Awaitable, Callable, Iterator
@@ -23,7 +22,7 @@ from hilum.models.vit import VisionTransformer, VitShape
 from hilum.triton.server import EmbeddedTriton
 from hilum_preprocessing.spec import InputSpec
 from tests.support.checkpoints import randomised, vit_forward
-from tests.support.triton import killed_afterwards, require_triton
+from tests.support.triton import killed_afterwards, require_triton, with_gateway
 
 T = TypeVar("T")
 SHAPE = VitShape(64, 2, 1, 128, 8, 17, "gap", "tokens", 1e-6, has_class_token=True)
@@ -44,14 +43,7 @@ class Rig:
     network: VisionTransformer
 
     def run(self, use: Callable[[TritonGateway], Awaitable[T]]) -> T:
-        async def session() -> T:
-            gateway = TritonGateway(self.url, 30.0)
-            try:
-                return await use(gateway)
-            finally:
-                await gateway.close()
-
-        return asyncio.run(session())
+        return with_gateway(self.url, use)
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from hilum.telemetry import MODEL_HEALS
 from hilum.triton import command, runtime
 from hilum.triton.server import EmbeddedTriton
 from tests.support.models import TINY_WEIGHTS, Tiny, make_tiny, pictures, tiny_logits
-from tests.support.triton import killed_afterwards, require_triton, stubs
+from tests.support.triton import killed_afterwards, require_triton, stubs, with_gateway
 from tests.support.waiting import wait_for
 
 T = TypeVar("T")
@@ -41,15 +41,7 @@ class Rig:
 
     def run(self, use: Callable[[TritonGateway], Awaitable[T]], deadline_seconds: float = 30.0) -> T:
         """What `use` gives for a gateway of its own."""
-
-        async def session() -> T:
-            gateway = TritonGateway(self.url, deadline_seconds)
-            try:
-                return await use(gateway)
-            finally:
-                await gateway.close()
-
-        return asyncio.run(session())
+        return with_gateway(self.url, use, deadline_seconds)
 
 
 @pytest.fixture(scope="module")

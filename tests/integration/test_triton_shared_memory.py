@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
+import contextlib
 import os
 import signal
 import stat
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from hilum.triton import command, runtime
 from hilum.triton.server import EmbeddedTriton
 from load_tests.serving import free_ports
 from tests.support.models import Tiny, make_tiny, pictures, tiny_logits
-from tests.support.triton import killed_afterwards, require_triton
+from tests.support.triton import killed_afterwards, require_triton, with_gateway
 from tests.support.waiting import wait_for
 
 _FOLDER = Path("/dev/shm")
@@ -40,14 +41,7 @@ def server(tiny: Tiny, tmp_path: Path) -> Iterator[EmbeddedTriton]:
 
 
 def run(url: str, use: Callable[[TritonGateway], Awaitable[None]]) -> None:
-    async def session() -> None:
-        gateway = TritonGateway(url, 30.0, shares_memory=True)
-        try:
-            await use(gateway)
-        finally:
-            await gateway.close()
-
-    asyncio.run(session())
+    with_gateway(url, use, shares_memory=True)
 
 
 def url_of(server: EmbeddedTriton) -> str:
@@ -118,20 +112,41 @@ def test_images_in_memory_are_for_nobody_else_and_room_is_there_before_it_is_tou
     assert not files[0].exists()
 
 
-def test_what_a_process_left_that_was_killed_before_triton_had_it_is_taken_away() -> None:
-    left, held, young = (_FOLDER / f"hilum-batch-test-{os.getpid()}-{name}" for name in ("left", "held", "young"))
-    try:
-        for file in (left, held, young):
-            file.touch()
-        with held.open() as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            for file in (left, held):
-                os.utime(file, (0, 0))
-            Regions(never)
-        assert [file.exists() for file in (left, held, young)] == [False, True, True]
-    finally:
-        for file in (left, held, young):
+WAITS_FOR_TRITON = """
+import asyncio
+from hilum.analyse.regions import Regions
+
+async def register(name, key, size_bytes):
+    print(name, flush=True)
+    await asyncio.sleep(3600)
+
+asyncio.run(Regions(register).lend(1 << 20))
+"""
+
+
+@contextlib.contextmanager
+def lending() -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """A process that has made a region, of which Triton says nothing; and the region's file."""
+    with subprocess.Popen([sys.executable, "-c", WAITS_FOR_TRITON], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        file = _FOLDER / process.stdout.readline().strip()
+        try:
+            yield process, file
+        finally:
+            process.kill()
             file.unlink(missing_ok=True)
+
+
+def test_what_a_process_left_that_was_killed_before_triton_had_it_is_taken_away() -> None:
+    with lending() as (_, in_use), lending() as (killed, left), lending() as (_, young):
+        for file in (in_use, left):
+            os.utime(file, (0, 0))
+        Regions(never)
+        assert all(file.is_file() for file in (in_use, left, young)), "their processes are at them"
+        killed.kill()
+        killed.wait()
+        Regions(never)
+        assert [file.is_file() for file in (in_use, left, young)] == [True, False, True]
 
 
 async def never(_name: str, _key: str, _size_bytes: int) -> None:

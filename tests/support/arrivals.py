@@ -7,9 +7,9 @@ import uuid
 
 from hilum.domain import Instance, Lane
 from hilum.store.arrival import Arrival
-from tests.support.street import Clock
 
 QUIET_SECONDS = 10.0
+BEGAN_AT = 1_795_163_400.0  # 2026-11-20T08:30:00Z
 
 
 def arrival_of(
@@ -26,7 +26,7 @@ def arrival_of(
         size_bytes=10,
         digest=f"d{uid}"[:40],
         pixel_digest=f"p{uid}"[:40],
-        received_at=Clock().now,
+        received_at=BEGAN_AT,
         calling_ae_title="MODALITY",
         called_ae_title="HILUM",
         header=b"header",

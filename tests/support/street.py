@@ -32,18 +32,18 @@ from hilum.domain import (
     source_digest,
 )
 from hilum.store.ledger import Arrival, Ledger
+from tests.support.arrivals import BEGAN_AT, QUIET_SECONDS, arrival_of
 
 RELEASE = "densenet121_untrained@1"
 EFFUSION = Code("60046008", "SCT", "Pleural effusion")
 SR_CLASS = "1.2.840.10008.5.1.4.1.1.88.34"
 SR_BYTES = b"\x00" * 128 + b"DICM the bytes of a report"
-QUIET_SECONDS = 10.0
 
 
 class Clock:
     """A clock that stands still until it is told to go."""
 
-    def __init__(self, now: float = 1_795_163_400.0) -> None:  # 2026-11-20T08:30:00Z
+    def __init__(self, now: float = BEGAN_AT) -> None:
         self.now = now
 
     def __call__(self) -> float:
@@ -63,22 +63,8 @@ class Street:
 
     def _arrival(self, study: str, number: int, lane: Lane, calling_ae_title: str, release: str) -> Arrival:
         uid = f"{study}.{number}"
-        instance = Instance(
-            sop_instance_uid=uid,
-            sop_class_uid="1.2.840.10008.5.1.4.1.1.1.1",
-            study_instance_uid=study,
-            series_instance_uid=f"{study}.0",
-            transfer_syntax_uid="1.2.840.10008.1.2.1",
-            path=f"studies/{uid}.dcm",
-            size_bytes=1000,
-            digest=f"d{uid}"[:40],
-            pixel_digest=f"p{uid}"[:40],
-            received_at=self.clock.now,
-            calling_ae_title=calling_ae_title,
-            called_ae_title="HILUM",
-            header=b"PatientName=DOE^JANE",
-        )
-        return Arrival(instance, lane, (release,), QUIET_SECONDS, 120.0)
+        said = {"path": f"studies/{uid}.dcm", "size_bytes": 1000, "received_at": self.clock.now, "header": b"PatientName=DOE^JANE"}
+        return arrival_of(uid, study, (release,), lane=lane, maximum_wait_seconds=120.0, calling_ae_title=calling_ae_title, **said)
 
     def claim(self, stage: str, limit: int = 100) -> list[Job]:
         """Everything that is due at a stage."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from hilum.analyse.gateway import TritonGateway
 from hilum.triton import runtime
 from hilum.triton.server import EmbeddedTriton
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -24,6 +29,21 @@ def killed_afterwards(server: EmbeddedTriton) -> Iterator[EmbeddedTriton]:
         if server.pid is not None and server.poll() is None:
             os.kill(server.pid, signal.SIGKILL)
         server.stop()
+
+
+def with_gateway(
+    url: str, use: Callable[[TritonGateway], Awaitable[T]], deadline_seconds: float = 30.0, *, shares_memory: bool = False
+) -> T:
+    """What `use` gives for a gateway of its own."""
+
+    async def session() -> T:
+        gateway = TritonGateway(url, deadline_seconds, shares_memory=shares_memory)
+        try:
+            return await use(gateway)
+        finally:
+            await gateway.close()
+
+    return asyncio.run(session())
 
 
 def require_triton() -> None:
