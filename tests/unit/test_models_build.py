@@ -182,6 +182,36 @@ def test_the_model_refuses_bf16_where_the_cpu_has_none() -> None:
         embedded_model.refuse_missing_precision("bf16", ["FP32", "INT8"])
 
 
+@pytest.mark.parametrize(
+    ("images", "streams", "sizes"),
+    [(1, 2, [1]), (2, 2, [1, 1]), (3, 2, [1, 1, 1]), (4, 2, [2, 2]), (7, 2, [2, 2, 2, 1]), (16, 1, [2] * 8), (16, 16, [1] * 16), (3, 8, [1] * 3)],
+)
+def test_a_batch_has_a_piece_for_each_stream_in_the_order_of_its_images(images: int, streams: int, sizes: list[int]) -> None:
+    batch = np.arange(images, dtype=np.uint8).reshape(images, 1, 1, 1)
+    found = embedded_model.pieces(batch, streams)
+    assert [len(piece) for piece in found] == sizes
+    assert np.array_equal(np.concatenate(found), batch)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 40])
+def test_an_image_has_the_same_bits_whatever_its_neighbours_and_the_cores(tiny: Tiny, threads: int) -> None:
+    artefact = build.tree_of(tiny.release, tiny.built_dir) / "1/model.onnx"
+    run, alone = (embedded_model.open_engine(artefact, "openvino", "f32", "all", count) for count in (threads, 1))
+    images = pictures(11, seed=11)
+    together = run(images)
+    for number in range(len(images)):
+        expected = alone(images[number : number + 1])
+        assert all(np.array_equal(together[name][number : number + 1], expected[name]) for name in expected)
+
+
+def test_a_batch_that_the_engine_refuses_does_not_spoil_the_next_one(tiny: Tiny) -> None:
+    run = embedded_model.open_engine(build.tree_of(tiny.release, tiny.built_dir) / "1/model.onnx", "openvino", "f32", "all", 2)
+    images = pictures(6)
+    with pytest.raises(RuntimeError):
+        run(images[:, :, :5, :])
+    assert np.abs(run(images)["logits"] - tiny_logits(images)).max() < 1e-5
+
+
 def test_the_rows_of_each_request_come_back_in_order() -> None:
     outputs = {"logits": np.arange(12, dtype=np.float32).reshape(6, 2), "cam": np.arange(6, dtype=np.float16).reshape(6, 1, 1, 1)}
     parts = embedded_model.split(outputs, [1, 3, 2])

@@ -1,14 +1,15 @@
 """The Triton model of the embedded profile: copied into every tree as `1/model.py` and run by Triton's Python stub.
 
-It sees the standard library, numpy and the engine; never the rest of Hilum. One instance, one engine call for all requests of an execute.
+It sees the standard library, numpy and the engine; never the rest of Hilum. One instance, one batch of all requests of an execute.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import numpy as np
 Batch = np.ndarray[Any, np.dtype[Any]]
 Engine = Callable[[Batch], Mapping[str, Batch]]
 OUTPUTS = frozenset({"logits", "member_logits", "cam"})
+_STREAMS = 16  # at most: with more cores than a full batch has images, several cores share one
+_PIECE = 2  # images of one call of a stream: what more of them leave between two layers does not fit into a core's cache
 
 
 def refuse_numpy_2(version: str) -> None:
@@ -49,15 +52,56 @@ def _openvino(artefact: Path, precision: str, threads: int) -> Engine:
 
     core = openvino.Core()
     refuse_missing_precision(precision, core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
-    # Without the hint OpenVINO takes bf16 wherever the CPU has it, even for an fp32 model.
-    options = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
-    request = core.compile_model(core.read_model(artefact), "CPU", options).create_infer_request()
+    # A batch is spread over streams. Threads that share each layer would wait for one another at its end, and spin while they do: a fifth more
+    # CPU where decoders use the same cores, for the same bits (docs/decisions/streams.md).
+    streams = min(threads, _STREAMS)
+    options = {
+        "INFERENCE_PRECISION_HINT": precision,  # without it OpenVINO takes bf16 wherever the CPU has it, even for an fp32 model
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": streams,
+        "PERFORMANCE_HINT": "THROUGHPUT",
+        "ENABLE_CPU_PINNING": False,  # the cores are shared with decoders and other releases; the scheduler knows which one is free
+    }
+    compiled = core.compile_model(core.read_model(artefact), "CPU", options)
+    requests = [compiled.create_infer_request() for _ in range(streams)]
 
     def run(batch: Batch) -> Mapping[str, Batch]:
-        outputs = request.infer({"image": batch})
-        return {name: np.array(value) for port, value in outputs.items() for name in port.get_names() & OUTPUTS}
+        try:
+            return _joined(list(_in_turn(requests, pieces(batch, streams))))
+        except RuntimeError:
+            for request in requests:  # of the other pieces; the next batch would find them busy
+                with suppress(RuntimeError):
+                    request.wait()
+            raise
 
     return run
+
+
+def pieces(batch: Batch, streams: int) -> list[Batch]:
+    """A batch in the order of its images: a piece for each stream at least, if there are as many images."""
+    size = max(1, min(_PIECE, len(batch) // streams))
+    return [batch[start : start + size] for start in range(0, len(batch), size)]
+
+
+def _in_turn(requests: Sequence[Any], batches: Sequence[Batch]) -> Iterator[dict[str, Batch]]:
+    """The outputs of each batch, in order; as many are computed at once as there are requests."""
+    busy: deque[Any] = deque()
+    for number, batch in enumerate(batches):
+        if len(busy) == len(requests):
+            yield _outputs(busy.popleft())
+        request = requests[number % len(requests)]
+        request.start_async({"image": batch})
+        busy.append(request)
+    yield from map(_outputs, busy)
+
+
+def _outputs(request: Any) -> dict[str, Batch]:  # noqa: ANN401 - an openvino.InferRequest, which this module may not import
+    request.wait()
+    return {name: np.array(value) for port, value in request.results.items() for name in port.get_names() & OUTPUTS}
+
+
+def _joined(parts: Sequence[Mapping[str, Batch]]) -> Mapping[str, Batch]:
+    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 @contextmanager
@@ -123,10 +167,12 @@ class TritonPythonModel:
         )
         image = config["input"][0]
         wire_type = {"TYPE_UINT8": np.uint8, "TYPE_FP16": np.float16}[image["data_type"]]
-        self._engine(np.zeros((1, *(int(size) for size in image["dims"])), wire_type))
+        one = np.zeros((1, *(int(size) for size in image["dims"])), wire_type)
+        for count in (1, int(config["max_batch_size"])):  # the first calls allocate, in every stream and for both sizes of a piece
+            self._engine(np.repeat(one, count, 0))
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        """One engine call for all requests, whatever their sizes."""
+        """One batch of all requests, whatever their sizes."""
         import triton_python_backend_utils as pb_utils  # noqa: PLC0415 - exists only inside the stub
 
         images = [pb_utils.get_input_tensor_by_name(request, "image").as_numpy() for request in requests]
