@@ -262,6 +262,11 @@ class Analyse(_Section):
         ge=1 << 16,
         description="Shared memory of an image on its way out of a decode process; it is taken when touched. Larger images take a pipe.",
     )
+    reads_once: bool = Field(
+        default=True,
+        description="Give the memory that holds an image's file back to the system once it is decoded; false: where releases are read at "
+        "different times and the archive's disk is slow.",
+    )
     decode_seconds: float = Field(60.0, gt=0, le=100, description="Limit for one image; a decode process that takes longer is ended.")
     batches_in_flight: int = Field(2, ge=1, le=16, description="Batches on their way to each Triton at once, for each release.")
     deadline_seconds: float = Field(30.0, gt=0, description="Limit for one inference request.")

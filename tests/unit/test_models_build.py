@@ -182,18 +182,7 @@ def test_the_model_refuses_bf16_where_the_cpu_has_none() -> None:
         embedded_model.refuse_missing_precision("bf16", ["FP32", "INT8"])
 
 
-@pytest.mark.parametrize(
-    ("images", "streams", "sizes"),
-    [(1, 2, [1]), (2, 2, [1, 1]), (3, 2, [1, 1, 1]), (4, 2, [2, 2]), (7, 2, [2, 2, 2, 1]), (16, 1, [2] * 8), (16, 16, [1] * 16), (3, 8, [1] * 3)],
-)
-def test_a_batch_has_a_piece_for_each_stream_in_the_order_of_its_images(images: int, streams: int, sizes: list[int]) -> None:
-    batch = np.arange(images, dtype=np.uint8).reshape(images, 1, 1, 1)
-    found = embedded_model.pieces(batch, streams)
-    assert [len(piece) for piece in found] == sizes
-    assert np.array_equal(np.concatenate(found), batch)
-
-
-@pytest.mark.parametrize("threads", [1, 2, 3, 40])
+@pytest.mark.parametrize("threads", [2, 3, 40])
 def test_an_image_has_the_same_bits_whatever_its_neighbours_and_the_cores(tiny: Tiny, threads: int) -> None:
     artefact = build.tree_of(tiny.release, tiny.built_dir) / "1/model.onnx"
     run, alone = (embedded_model.open_engine(artefact, "openvino", "f32", "all", count) for count in (threads, 1))

@@ -134,6 +134,7 @@ def _request(path: Path, specs: Specs, settings: Analyse, guard: Guard) -> Reque
         pixel_limits=guard.limits,
         refused_flags=guard.refuses,
         is_decoded_only=settings.placement == "device",
+        is_read_once=settings.reads_once,
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hilum import telemetry
+from hilum.analyse.page_cache import drop_pages
 from hilum.analyse.slots import Area, Array, Lease, Placed, SlotMemory
 
 
@@ -24,7 +25,8 @@ class Request:
     """Decode `path` once and prepare it for each release: its id to the mapping of its InputSpec.
 
     `pixel_limits`: fields of PixelLimits that differ from its defaults; a picture with a flag of `refused_flags` is not analysed.
-    `is_decoded_only`: the stored values go back, for a device to prepare. `slot`: where arrays go; None: through the pipe.
+    `is_decoded_only`: the stored values go back, for a device to prepare. `is_read_once`: the file's pages are given back afterwards.
+    `slot`: where arrays go; None: through the pipe.
     """
 
     path: Path
@@ -34,6 +36,7 @@ class Request:
     pixel_limits: Mapping[str, float] = field(default_factory=dict)
     refused_flags: tuple[str, ...] = ()
     is_decoded_only: bool = False
+    is_read_once: bool = False
     slot: Lease | None = None
 
 
@@ -144,20 +147,26 @@ def serve(connection: Connection, load_codecs: Callable[[], Prepare]) -> None:
         except EOFError:
             return
         try:
-            answer = prepare(request)
-            connection.send(answer if isinstance(answer, Checked) else _placed(answer, slots, _slot_of(request)))
+            _answer(request, prepare, connection, slots)
         except Exception as error:  # noqa: BLE001 - the edge of the process: multiprocessing would print the message, patient data and all
             connection.send(Broken(telemetry.traceback_without_messages(error)))
             return
 
 
+def _answer(request: Request | SpecCheck, prepare: Prepare, connection: Connection, slots: SlotMemory) -> None:
+    answer = prepare(request)
+    if isinstance(request, SpecCheck) or isinstance(answer, Checked):
+        connection.send(answer)
+        return
+    connection.send(_placed(answer, slots, request.slot))
+    del answer  # its arrays may lie in the file's pages
+    if request.is_read_once:
+        drop_pages(request.path)
+
+
 def _shared_slots(connection: Connection) -> SlotMemory:
     area: Area = connection.recv()
     return SlotMemory(area, recv_handle(connection))
-
-
-def _slot_of(request: Request | SpecCheck) -> Lease | None:
-    return request.slot if isinstance(request, Request) else None
 
 
 def _placed(answer: Answer | Decoded, slots: SlotMemory, lease: Lease | None) -> Answer | Decoded | Slotted:

@@ -18,8 +18,7 @@ import numpy as np
 Batch = np.ndarray[Any, np.dtype[Any]]
 Engine = Callable[[Batch], Mapping[str, Batch]]
 OUTPUTS = frozenset({"logits", "member_logits", "cam"})
-_STREAMS = 16  # at most: with more cores than a full batch has images, several cores share one
-_PIECE = 2  # images of one call of a stream: what more of them leave between two layers does not fit into a core's cache
+_STREAMS = 16  # images at once, at most: with more cores than a usual batch has images, several share one
 
 
 def refuse_numpy_2(version: str) -> None:
@@ -52,45 +51,42 @@ def _openvino(artefact: Path, precision: str, threads: int) -> Engine:
 
     core = openvino.Core()
     refuse_missing_precision(precision, core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
-    # A batch is spread over streams. Threads that share each layer would wait for one another at its end, and spin while they do: a fifth more
-    # CPU where decoders use the same cores, for the same bits (docs/decisions/streams.md).
+    # An image is one call, on a core of its own where there are enough. Threads that share each layer would wait for one another at its
+    # end, and spin while they do: a fifth more CPU where decoders use the same cores, for the same bits (docs/decisions/streams.md).
     streams = min(threads, _STREAMS)
     options = {
         "INFERENCE_PRECISION_HINT": precision,  # without it OpenVINO takes bf16 wherever the CPU has it, even for an fp32 model
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": streams,
         "PERFORMANCE_HINT": "THROUGHPUT",
-        "ENABLE_CPU_PINNING": False,  # the cores are shared with decoders and other releases; the scheduler knows which one is free
+        "ENABLE_CPU_PINNING": False,  # decoders and other releases share the cores, and the scheduler knows which one is free
     }
-    compiled = core.compile_model(core.read_model(artefact), "CPU", options)
+    model = core.read_model(artefact)
+    model.reshape({"image": [1, *list(model.input("image").partial_shape)[1:]]})  # a known batch saves it another twentieth
+    compiled = core.compile_model(model, "CPU", options)
     requests = [compiled.create_infer_request() for _ in range(streams)]
 
     def run(batch: Batch) -> Mapping[str, Batch]:
         try:
-            return _joined(list(_in_turn(requests, pieces(batch, streams))))
+            answers = list(_in_turn(requests, batch))
         except RuntimeError:
-            for request in requests:  # of the other pieces; the next batch would find them busy
+            for request in requests:  # of the other images; the next batch would find them busy
                 with suppress(RuntimeError):
                     request.wait()
             raise
+        return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
     return run
 
 
-def pieces(batch: Batch, streams: int) -> list[Batch]:
-    """A batch in the order of its images: a piece for each stream at least, if there are as many images."""
-    size = max(1, min(_PIECE, len(batch) // streams))
-    return [batch[start : start + size] for start in range(0, len(batch), size)]
-
-
-def _in_turn(requests: Sequence[Any], batches: Sequence[Batch]) -> Iterator[dict[str, Batch]]:
-    """The outputs of each batch, in order; as many are computed at once as there are requests."""
+def _in_turn(requests: Sequence[Any], batch: Batch) -> Iterator[dict[str, Batch]]:
+    """The outputs of each image, in order; as many are computed at once as there are requests."""
     busy: deque[Any] = deque()
-    for number, batch in enumerate(batches):
+    for number in range(len(batch)):
         if len(busy) == len(requests):
             yield _outputs(busy.popleft())
         request = requests[number % len(requests)]
-        request.start_async({"image": batch})
+        request.start_async({"image": batch[number : number + 1]})
         busy.append(request)
     yield from map(_outputs, busy)
 
@@ -98,10 +94,6 @@ def _in_turn(requests: Sequence[Any], batches: Sequence[Batch]) -> Iterator[dict
 def _outputs(request: Any) -> dict[str, Batch]:  # noqa: ANN401 - an openvino.InferRequest, which this module may not import
     request.wait()
     return {name: np.array(value) for port, value in request.results.items() for name in port.get_names() & OUTPUTS}
-
-
-def _joined(parts: Sequence[Mapping[str, Batch]]) -> Mapping[str, Batch]:
-    return parts[0] if len(parts) == 1 else {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 @contextmanager
@@ -157,7 +149,7 @@ class TritonPythonModel:
     """The class that Triton's Python backend looks for."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Load the engine that the release pins, and run it once: the first call allocates."""
+        """Load the engine that the release pins, and run a full batch once."""
         refuse_numpy_2(np.__version__)
         config = json.loads(args["model_config"])
         pinned = {key: value["string_value"] for key, value in config["parameters"].items()}
@@ -167,9 +159,8 @@ class TritonPythonModel:
         )
         image = config["input"][0]
         wire_type = {"TYPE_UINT8": np.uint8, "TYPE_FP16": np.float16}[image["data_type"]]
-        one = np.zeros((1, *(int(size) for size in image["dims"])), wire_type)
-        for count in (1, int(config["max_batch_size"])):  # the first calls allocate, in every stream and for both sizes of a piece
-            self._engine(np.repeat(one, count, 0))
+        # The first calls allocate, in every stream.
+        self._engine(np.zeros((int(config["max_batch_size"]), *(int(size) for size in image["dims"])), wire_type))
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """One batch of all requests, whatever their sizes."""
