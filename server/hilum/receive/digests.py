@@ -6,6 +6,9 @@ import xxhash
 
 from hilum.receive.header import Header
 
+# For 100 kB and more xxhash gives the interpreter to another thread; with many associations getting it back takes longer than hashing.
+_SLICE_BYTES = 64 << 10
+
 
 class PixelDigest:
     """Of the bytes that belong to Pixel Data, in a data set that is given piece by piece, inflated if it was deflated.
@@ -39,9 +42,12 @@ class Digests:
 
     def update(self, piece: bytes | memoryview) -> None:
         """The next bytes."""
-        self._whole.update(piece)
-        self._pixels.update(piece)
-        self.size_bytes += len(piece)
+        view = memoryview(piece)
+        for start in range(0, len(view), _SLICE_BYTES):
+            part = view[start : start + _SLICE_BYTES]
+            self._whole.update(part)
+            self._pixels.update(part)
+        self.size_bytes += len(view)
 
     def hexdigests(self) -> tuple[str, str]:
         """Of the data set, and of its Pixel Data."""
