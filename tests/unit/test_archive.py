@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -338,3 +339,27 @@ def recover_all(settings) -> tuple[Archive, dict[str, str]]:
     ledger.close()
     with create_engine(settings.ledger_url).connect() as connection:
         return archive, {row.sop_instance_uid: row.path for row in connection.execute(text("SELECT sop_instance_uid, path FROM instance"))}
+
+
+def test_the_space_of_a_removed_object_is_given_back_when_nobody_waits(tmp_path: Path) -> None:
+    archive = Archive(tmp_path)
+    file = tmp_path / "ab/cd/abcd.dcm"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"x" * 1000)
+    (tmp_path / "unindexed/main").mkdir(parents=True)
+    os.link(file, tmp_path / "unindexed/main/abcd.dcm")
+    with ExitStack() as held:
+        assert archive.remove("ab/cd/abcd.dcm", held) == 1000
+        assert not list(tmp_path.rglob("*.dcm"))
+        assert deleted_and_open(tmp_path)
+    assert not deleted_and_open(tmp_path)
+    assert archive.remove("ab/cd/abcd.dcm") == 0
+
+
+def deleted_and_open(folder: Path) -> list[str]:
+    """Files without a name that this process keeps."""
+    links = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            links.append(str(entry.readlink()))
+    return [link for link in links if link.startswith(str(folder)) and link.endswith(" (deleted)")]

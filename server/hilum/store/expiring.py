@@ -5,6 +5,8 @@ A crash in between leaves a row here, never a file that nobody knows and never a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, delete, insert, select, update
@@ -41,27 +43,31 @@ def hasten(connection: Connection, instance_id: int, now: float) -> None:
     connection.execute(update(expired_file).where(expired_file.c.instance_id == instance_id).values(due_at=now, cause="erased"))
 
 
-def remove_due(connection: Connection, archive: Archive, now: float, limit: int) -> list[Removed]:
-    """Delete files whose time has come and forget them. One that cannot be deleted is tried again in an hour."""
+def remove_due(connection: Connection, archive: Archive, now: float, limit: int, held: ExitStack) -> list[Removed]:
+    """Delete files whose time has come and forget them. One that cannot be deleted is tried again in an hour.
+
+    `held`: close it after the transaction, so that nobody waits for the ledger while the file system gives their space back.
+    """
     query = select(expired_file).where(expired_file.c.due_at <= now).order_by(expired_file.c.due_at, expired_file.c.id).limit(limit)
-    rows = connection.execute(query.with_for_update(skip_locked=True)).all()
-    removed = [_remove(archive, row) for row in rows if not _is_named(connection, row)]
-    stuck = {item.path for item in removed if item.problem is not None}
-    for row in rows:
-        of_row = expired_file.c.id == row.id
-        later = update(expired_file).where(of_row).values(due_at=now + _AGAIN_SECONDS)
-        connection.execute(later if row.path in stuck else delete(expired_file).where(of_row))
-    return removed
+    if not (rows := connection.execute(query.with_for_update(skip_locked=True)).all()):
+        return []
+    named = _named(connection, rows)
+    removed = {row.id: _remove(archive, row, held) for row in rows if row.id not in named}
+    stuck = [number for number, item in removed.items() if item.problem is not None]
+    connection.execute(delete(expired_file).where(expired_file.c.id.in_([row.id for row in rows if row.id not in stuck])))
+    connection.execute(update(expired_file).where(expired_file.c.id.in_(stuck)).values(due_at=now + _AGAIN_SECONDS))
+    return list(removed.values())
 
 
-def _is_named(connection: Connection, row: Row[tuple[object, ...]]) -> bool:
-    """Whether the image has this very file again: its pixels were sent once more."""
-    same = and_(instance.c.id == row.instance_id, instance.c.path == row.path, instance.c.pixels_removed_at.is_(None))
-    return connection.execute(select(instance.c.id).where(same)).first() is not None
+def _named(connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> set[int]:
+    """Those whose image has this very file again: its pixels were sent once more."""
+    same = and_(instance.c.id == expired_file.c.instance_id, instance.c.path == expired_file.c.path, instance.c.pixels_removed_at.is_(None))
+    query = select(expired_file.c.id).join(instance, same).where(expired_file.c.id.in_([row.id for row in rows]))
+    return set(connection.execute(query).scalars())
 
 
-def _remove(archive: Archive, row: Row[tuple[object, ...]]) -> Removed:
+def _remove(archive: Archive, row: Row[tuple[object, ...]], held: ExitStack) -> Removed:
     try:
-        return Removed(row.path, row.cause, archive.remove(row.path))
+        return Removed(row.path, row.cause, archive.remove(row.path, held))
     except OSError as error:
         return Removed(row.path, row.cause, 0, error.strerror or type(error).__name__)
