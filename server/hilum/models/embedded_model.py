@@ -38,12 +38,16 @@ def open_engine(artefact: Path, engine: str, precision: str, optimisation: str, 
 
     Raises RuntimeError, here or when it is called, where the engine cannot take the artefact.
     """
-    cores = threads or len(os.sched_getaffinity(0))
+    cores = _cores(threads)
     if engine == "openvino":
         return _openvino(artefact, precision, cores)
     if engine == "onnxruntime":
         return _onnxruntime(artefact, optimisation, cores)
     raise RuntimeError(f"engine {engine!r} is neither openvino nor onnxruntime")
+
+
+def _cores(threads: int) -> int:
+    return threads or len(os.sched_getaffinity(0))
 
 
 def _openvino(artefact: Path, precision: str, threads: int) -> Engine:
@@ -149,7 +153,7 @@ class TritonPythonModel:
     """The class that Triton's Python backend looks for."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Load the engine that the release pins, and run a full batch once."""
+        """Load the engine that the release pins, and run an image on each of its cores: the first calls allocate."""
         refuse_numpy_2(np.__version__)
         config = json.loads(args["model_config"])
         pinned = {key: value["string_value"] for key, value in config["parameters"].items()}
@@ -159,8 +163,8 @@ class TritonPythonModel:
         )
         image = config["input"][0]
         wire_type = {"TYPE_UINT8": np.uint8, "TYPE_FP16": np.float16}[image["data_type"]]
-        # The first calls allocate, in every stream.
-        self._engine(np.zeros((int(config["max_batch_size"]), *(int(size) for size in image["dims"])), wire_type))
+        count = min(int(config["max_batch_size"]), _cores(int(pinned["threads"])), _STREAMS)
+        self._engine(np.zeros((count, *(int(size) for size in image["dims"])), wire_type))
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """One batch of all requests, whatever their sizes."""
