@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 import os
 from pathlib import Path
 
 
 def is_in_memory(path: Path) -> bool:
-    """Whether the first bytes can be read without waiting for the disk (RWF_NOWAIT, preadv2(2)); False where that cannot be asked."""
-    with path.open("rb") as file:
+    """Whether its first page is, by mincore(2), which reads nothing."""
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_WRITE) as mapped:
+        start = (ctypes.c_char * len(mapped)).from_buffer(mapped)
+        found = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
         try:
-            return os.preadv(file.fileno(), [bytearray(16)], 0, os.RWF_NOWAIT) == 16
-        except OSError:
-            return False
+            if ctypes.CDLL(None, use_errno=True).mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(len(mapped)), found):
+                raise OSError(ctypes.get_errno(), "mincore")
+        finally:
+            del start
+        return bool(found[0] & 1)
+
+
+def can_be_dropped(path: Path) -> bool:
+    """Whether its file system, unlike one in memory, gives pages back. The file is in memory and on the disk afterwards."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        is_dropped = not is_in_memory(path)
+        file.read()
+    return is_dropped

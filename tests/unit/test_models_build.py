@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -199,6 +201,51 @@ def test_a_batch_that_the_engine_refuses_does_not_spoil_the_next_one(tiny: Tiny)
     with pytest.raises(RuntimeError):
         run(images[:, :, :5, :])
     assert np.abs(run(images)["logits"] - tiny_logits(images)).max() < 1e-5
+
+
+class Request:
+    """An engine's request that is busy from `start_async` to `wait`, and fails at the image that it is told."""
+
+    def __init__(self, fails_at: int, *, at_start: bool) -> None:
+        self._fails_at, self._at_start = fails_at, at_start
+        self._image: int | None = None
+        self.results: dict[Port, np.ndarray[Any, Any]] = {}
+
+    def start_async(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> None:
+        assert self._image is None, "busy"
+        number = int(inputs["image"][0, 0])
+        if self._at_start and number == self._fails_at:
+            raise TypeError(number)
+        self._image = number
+
+    def wait(self) -> None:
+        number, self._image = self._image, None
+        if number == self._fails_at and not self._at_start:
+            raise RuntimeError(number)
+        self.results = {Port(): np.array([[number]])}
+
+
+class Port:
+    def get_names(self) -> set[str]:
+        return {"logits", "somewhere/else"}
+
+
+@pytest.mark.parametrize("at_start", [True, False])
+@pytest.mark.parametrize("fails_at", range(5))
+def test_no_request_is_at_work_when_one_image_has_failed(fails_at: int, *, at_start: bool) -> None:
+    requests = [Request(fails_at, at_start=at_start) for _ in range(3)]
+    with pytest.raises(TypeError if at_start else RuntimeError):
+        embedded_model.images_in_turn(requests, np.arange(5).reshape(5, 1))
+    answer = embedded_model.images_in_turn(requests, np.arange(10, 17).reshape(7, 1))
+    assert answer["logits"].ravel().tolist() == list(range(10, 17))
+
+
+@pytest.mark.parametrize(
+    ("threads", "streams"), [(1, 1), (2, 2), (16, 16), (17, 8), (24, 12), (32, 16), (33, 11), (40, 13), (64, 16), (128, 16)]
+)
+def test_no_core_is_left_over_where_several_share_an_image(threads: int, streams: int) -> None:
+    assert embedded_model.streams_of(threads) == streams
+    assert threads % streams < threads // streams
 
 
 def test_the_rows_of_each_request_come_back_in_order() -> None:

@@ -57,7 +57,7 @@ def _openvino(artefact: Path, precision: str, threads: int) -> Engine:
     refuse_missing_precision(precision, core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
     # An image is one call, on a core of its own where there are enough. Threads that share each layer would wait for one another at its
     # end, and spin while they do: a fifth more CPU where decoders use the same cores, for the same bits (docs/decisions/streams.md).
-    streams = min(threads, _STREAMS)
+    streams = streams_of(threads)
     options = {
         "INFERENCE_PRECISION_HINT": precision,  # without it OpenVINO takes bf16 wherever the CPU has it, even for an fp32 model
         "INFERENCE_NUM_THREADS": threads,
@@ -69,18 +69,25 @@ def _openvino(artefact: Path, precision: str, threads: int) -> Engine:
     model.reshape({"image": [1, *list(model.input("image").partial_shape)[1:]]})  # a known batch saves it another twentieth
     compiled = core.compile_model(model, "CPU", options)
     requests = [compiled.create_infer_request() for _ in range(streams)]
+    return lambda batch: images_in_turn(requests, batch)
 
-    def run(batch: Batch) -> Mapping[str, Batch]:
-        try:
-            answers = list(_in_turn(requests, batch))
-        except RuntimeError:
-            for request in requests:  # of the other images; the next batch would find them busy
-                with suppress(RuntimeError):
-                    request.wait()
-            raise
-        return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
-    return run
+def streams_of(threads: int) -> int:
+    """Images at once: each has as many threads as the others, and fewer are left over than one of them has."""
+    each = -(-threads // _STREAMS)
+    return threads // each
+
+
+def images_in_turn(requests: Sequence[Any], batch: Batch) -> Mapping[str, Batch]:
+    """The outputs of a batch by openvino.InferRequests. Whatever happens, none of them is at work when it returns."""
+    try:
+        answers = list(_in_turn(requests, batch))
+    except Exception:
+        for request in requests:  # of the other images; the next batch would find them busy
+            with suppress(Exception):
+                request.wait()
+        raise
+    return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
 
 def _in_turn(requests: Sequence[Any], batch: Batch) -> Iterator[dict[str, Batch]]:
@@ -163,7 +170,7 @@ class TritonPythonModel:
         )
         image = config["input"][0]
         wire_type = {"TYPE_UINT8": np.uint8, "TYPE_FP16": np.float16}[image["data_type"]]
-        count = min(int(config["max_batch_size"]), _cores(int(pinned["threads"])), _STREAMS)
+        count = min(int(config["max_batch_size"]), streams_of(_cores(int(pinned["threads"]))))
         self._engine(np.zeros((count, *(int(size) for size in image["dims"])), wire_type))
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:

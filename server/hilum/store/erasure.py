@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Row, and_, delete, insert, null, select, upda
 from hilum.domain import ComparisonState, ConflictState, DeliveryState, ReadingState, Reason, ResultState, StudyState
 from hilum.store import commitments, expiring, rewriting
 from hilum.store.archive import Archive
-from hilum.store.database import open_engine, open_reader
+from hilum.store.database import open_engine, open_reader, sync_of
 from hilum.store.expiring import Removed
 from hilum.store.schema import (
     assignment,
@@ -99,7 +99,7 @@ class Erasure:
     def remove_files(self) -> list[Removed]:
         """Delete the files of what was erased, some at a time; also those that an erasure which did not come to its end has left."""
         with ExitStack() as held, self._engine.begin() as connection:
-            return expiring.remove_due(connection, self._archive, self._clock(), _FILES_TOGETHER, held)
+            return expiring.remove_due(connection, self._archive, self._clock(), _FILES_TOGETHER, sync_of(self._url), held)
 
     def rewrite(self) -> bool:
         """Make the database forget what its pages still hold of the old rows. False: others read meanwhile; do it again."""

@@ -5,7 +5,7 @@ A crash in between leaves a row here, never a file that nobody knows and never a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -43,14 +43,18 @@ def hasten(connection: Connection, instance_id: int, now: float) -> None:
     connection.execute(update(expired_file).where(expired_file.c.instance_id == instance_id).values(due_at=now, cause="erased"))
 
 
-def remove_due(connection: Connection, archive: Archive, now: float, limit: int, held: ExitStack) -> list[Removed]:
+def remove_due(
+    connection: Connection, archive: Archive, now: float, limit: int, sync: Callable[[], None], held: ExitStack
+) -> list[Removed]:
     """Delete files whose time has come and forget them. One that cannot be deleted is tried again in an hour.
 
-    `held`: close it after the transaction, so that nobody waits for the ledger while the file system gives their space back.
+    `sync` makes durable what others have committed: a power cut must not bring back a row whose file is gone. `held`: close it after the
+    transaction, so that nobody waits for the ledger while the file system gives their space back.
     """
     query = select(expired_file).where(expired_file.c.due_at <= now).order_by(expired_file.c.due_at, expired_file.c.id).limit(limit)
     if not (rows := connection.execute(query.with_for_update(skip_locked=True)).all()):
         return []
+    sync()
     named = _named(connection, rows)
     removed = {row.id: _remove(archive, row, held) for row in rows if row.id not in named}
     stuck = [number for number, item in removed.items() if item.problem is not None]

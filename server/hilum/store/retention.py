@@ -28,6 +28,7 @@ _OWNER = "retention_owner"
 _LOOKED_AT = 1000  # images of one look; among them, the study that was delivered first goes first
 # Of one transaction; others wait for the ledger meanwhile, 1 ms for a study of two images, 0.1 ms for a file.
 _STUDIES_TOGETHER, _FILES_TOGETHER = 8, 50
+_LONGEST_GAP_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,25 +81,26 @@ class Retention:
             if bytes_wanted is not None and freed >= bytes_wanted:
                 break
             together = found[start : start + _STUDIES_TOGETHER]
-            began = time.monotonic()
             freed += self._release_studies(together, rule, None if bytes_wanted is None else bytes_wanted - freed)
-            time.sleep(time.monotonic() - began)  # who waits for SQLite's lock sleeps between two looks: leave a gap to be seen
         return freed
 
     def _release_studies(self, study_ids: list[int], rule: Rule, bytes_wanted: int | None) -> int:
         freed = 0
         with self._engine.begin() as connection:
+            began = time.monotonic()
             for study_id in study_ids:
                 if bytes_wanted is not None and freed >= bytes_wanted:
                     break
                 freed += _release_study(connection, study_id, rule, self._clock())
+        if self._engine.dialect.name == "sqlite":  # who waits for its lock sleeps between two looks: leave a gap to be seen
+            time.sleep(min(_LONGEST_GAP_SECONDS, time.monotonic() - began))
         return freed
 
     def remove_files(self) -> list[Removed]:
         """Delete files that no row names and whose time has come, at most one batch."""
-        self._sync()  # a power cut must not bring back a row whose file is gone
+        self._sync()  # little is left of it for the one inside, which others wait for
         with ExitStack() as held, self._engine.begin() as connection:
-            return expiring.remove_due(connection, self._archive, self._clock(), _FILES_TOGETHER, held)
+            return expiring.remove_due(connection, self._archive, self._clock(), _FILES_TOGETHER, self._sync, held)
 
     def forget(self, name: str, before: float) -> int:
         """Delete rows of `outdated.DIARIES` from before that moment, at most one batch; how many."""
