@@ -57,7 +57,10 @@ def send_to(server: Hilum, paths: Sequence[Path]) -> SendReport:
 def processes(server: Hilum, role: str) -> list[int]:
     """Process ids of a role: listener, analyser, dispatcher, api or tritonserver, children of this server only."""
     assert server._process is not None
-    return [pid for pid in _descendants(server._process.pid) if _is_role(pid, role)]
+    found = [pid for pid in _descendants(server._process.pid) if _is_role(pid, role)]
+    # What was forked a moment ago looks like its parent until it runs a program of its own.
+    forked = {child for pid in found for child in _descendants(pid)}
+    return [pid for pid in found if pid not in forked]
 
 
 def workers_of(server: Hilum, role: str) -> list[int]:
