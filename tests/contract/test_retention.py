@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert, update
+from sqlalchemy import event, insert, update
 
 from hilum.domain import (
     Advance,
@@ -20,11 +20,12 @@ from hilum.domain import (
     SopReference,
     StudyState,
 )
-from hilum.store import schema
+from hilum.store import expiring, schema
 from hilum.store.archive import Archive
 from hilum.store.expiring import Removed
 from hilum.store.ledger import RecordOutcome
 from hilum.store.retention import Retention, Rule
+from tests.support.descriptors import deleted_and_open
 from tests.support.street import RELEASE, Clock, Street
 
 HOUR = 3600.0
@@ -73,6 +74,24 @@ def test_pixels_leave_after_their_time_and_rows_stay(street: Street, clock: Cloc
     assert len(street.rows(schema.document)) == 2
     assert street.rows(schema.expired_file) == []
     assert (retention.release(older_than(clock, 1)), retention.remove_files()) == (0, [])
+
+
+def test_rows_are_durable_before_files_go_and_space_comes_back_after_the_commit(
+    street: Street, clock: Clock, archive: Archive, retention: Retention
+) -> None:
+    files = store(archive, "1.2.3", 1, 2)
+    street.walk("1.2.3", 1, 2)
+    clock.now += HOUR + 1
+    retention.release(older_than(clock, 1))
+    there: list[bool] = []
+    kept: list[int] = []
+    listener = event.listens_for(retention._engine, "commit")(lambda _connection: kept.append(len(deleted_and_open(archive.root))))
+    removed = expiring.remove_due(retention._engine, archive, clock.now, lambda: there.extend(file.exists() for file in files))
+    event.remove(retention._engine, "commit", listener)
+    assert len(removed) == 2
+    assert there == [True, True]
+    assert kept == [2]
+    assert not deleted_and_open(archive.root)
 
 
 def undelivered(street: Street) -> None:

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ import pytest
 from hilum.store.archive import Archive, new_name, place_of, quarantine_path
 from hilum.store.directory_sync import SharedSync
 from hilum.store.write_out import behind
+from tests.support.descriptors import deleted_and_open
 from tests.support.listening import data_set_of, make_settings, unindexed
 from tests.support.storing import BOUNDARIES, data_set, store_until_killed
 from tests.support.waiting import wait_for
@@ -354,12 +355,3 @@ def test_the_space_of_a_removed_object_is_given_back_when_nobody_waits(tmp_path:
         assert deleted_and_open(tmp_path)
     assert not deleted_and_open(tmp_path)
     assert archive.remove("ab/cd/abcd.dcm") == 0
-
-
-def deleted_and_open(folder: Path) -> list[str]:
-    """Files without a name that this process keeps."""
-    links = []
-    for entry in Path("/proc/self/fd").iterdir():
-        with suppress(FileNotFoundError):
-            links.append(str(entry.readlink()))
-    return [link for link in links if link.startswith(str(folder)) and link.endswith(" (deleted)")]

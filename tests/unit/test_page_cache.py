@@ -31,3 +31,4 @@ def test_a_file_whose_pages_are_dropped_is_read_from_the_disk_again(image: Path)
 
 def test_a_file_that_has_gone_is_no_error(tmp_path: Path) -> None:
     drop_pages(tmp_path / "erased.dcm")
+    assert not list(tmp_path.iterdir())

@@ -6,8 +6,6 @@ import contextlib
 import os
 from pathlib import Path
 
-_ADVISE = getattr(os, "posix_fadvise", None)  # POSIX; not on macOS
-
 
 def drop_pages(path: Path) -> None:
     """Give the memory that holds this file's bytes back, so that the next file is written into it (posix_fadvise(2)).
@@ -16,7 +14,5 @@ def drop_pages(path: Path) -> None:
     something away: perhaps what others read again. A hint, whose failure costs memory and nothing else; bytes that are not on the disk
     yet stay.
     """
-    if _ADVISE is None:
-        return
     with contextlib.suppress(OSError), path.open("rb") as file:
-        _ADVISE(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

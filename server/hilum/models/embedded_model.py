@@ -80,26 +80,26 @@ def streams_of(threads: int) -> int:
 
 def images_in_turn(requests: Sequence[Any], batch: Batch) -> Mapping[str, Batch]:
     """The outputs of a batch by openvino.InferRequests. Whatever happens, none of them is at work when it returns."""
-    try:
-        answers = list(_in_turn(requests, batch))
-    except Exception:
-        for request in requests:  # of the other images; the next batch would find them busy
-            with suppress(Exception):
-                request.wait()
-        raise
+    answers = list(_in_turn(requests, batch))
     return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
 
 def _in_turn(requests: Sequence[Any], batch: Batch) -> Iterator[dict[str, Batch]]:
     """The outputs of each image, in order; as many are computed at once as there are requests."""
     busy: deque[Any] = deque()
-    for number in range(len(batch)):
-        if len(busy) == len(requests):
+    try:
+        for number in range(len(batch)):
+            if len(busy) == len(requests):
+                yield _outputs(busy.popleft())
+            request = requests[number % len(requests)]
+            request.start_async({"image": batch[number : number + 1]})
+            busy.append(request)
+        while busy:
             yield _outputs(busy.popleft())
-        request = requests[number % len(requests)]
-        request.start_async({"image": batch[number : number + 1]})
-        busy.append(request)
-    yield from map(_outputs, busy)
+    finally:
+        for request in busy:  # one image has failed, and the next batch would find these busy
+            with suppress(RuntimeError):
+                request.wait()
 
 
 def _outputs(request: Any) -> dict[str, Batch]:  # noqa: ANN401 - an openvino.InferRequest, which this module may not import

@@ -136,7 +136,7 @@ class Archive:
     def remove(self, path: str, held: contextlib.ExitStack | None = None) -> int:
         """Delete the object of a row's `path`, under all its names; its size in bytes, 0: there was none. Raises OSError.
 
-        With `held` the names go at once and the space when `held` is closed: that takes a hundred times as long. (On NFS a client that dies
+        With `held` the names go at once and the space, which takes long, when `held` is closed. (On NFS a client that dies
         in between leaves a file `.nfs…` that its server's administrator sweeps.)
         """
         size_bytes = 0

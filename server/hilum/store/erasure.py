@@ -10,7 +10,6 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +35,7 @@ from hilum.store.schema import (
 )
 
 _SALT = "erasure_salt"
-_BATCH, _FILES_TOGETHER = 500, 50
+_BATCH = 500
 _NO_LEASE = {"lease_token": None, "leased_until": None, "detail": None}
 _OPEN_DELIVERIES = (DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD)
 
@@ -98,8 +97,7 @@ class Erasure:
 
     def remove_files(self) -> list[Removed]:
         """Delete the files of what was erased, some at a time; also those that an erasure which did not come to its end has left."""
-        with ExitStack() as held, self._engine.begin() as connection:
-            return expiring.remove_due(connection, self._archive, self._clock(), _FILES_TOGETHER, sync_of(self._url), held)
+        return expiring.remove_due(self._engine, self._archive, self._clock(), sync_of(self._url))
 
     def rewrite(self) -> bool:
         """Make the database forget what its pages still hold of the old rows. False: others read meanwhile; do it again."""

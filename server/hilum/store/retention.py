@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Collection
-from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,8 +25,7 @@ from hilum.store.schema import delivery, document, installation, instance, readi
 
 _OWNER = "retention_owner"
 _LOOKED_AT = 1000  # images of one look; among them, the study that was delivered first goes first
-# Of one transaction; others wait for the ledger meanwhile, 1 ms for a study of two images, 0.1 ms for a file.
-_STUDIES_TOGETHER, _FILES_TOGETHER = 8, 50
+_TOGETHER = 8  # studies of one transaction: others wait for the ledger meanwhile, 1 ms for each
 _LONGEST_GAP_SECONDS = 0.05
 
 
@@ -77,10 +75,10 @@ class Retention:
         with self._reader.connect() as connection:
             found = _in_order(connection.execute(_candidates(rule)).all())
         freed = 0
-        for start in range(0, len(found), _STUDIES_TOGETHER):
+        for start in range(0, len(found), _TOGETHER):
             if bytes_wanted is not None and freed >= bytes_wanted:
                 break
-            together = found[start : start + _STUDIES_TOGETHER]
+            together = found[start : start + _TOGETHER]
             freed += self._release_studies(together, rule, None if bytes_wanted is None else bytes_wanted - freed)
         return freed
 
@@ -99,8 +97,7 @@ class Retention:
     def remove_files(self) -> list[Removed]:
         """Delete files that no row names and whose time has come, at most one batch."""
         self._sync()  # little is left of it for the one inside, which others wait for
-        with ExitStack() as held, self._engine.begin() as connection:
-            return expiring.remove_due(connection, self._archive, self._clock(), _FILES_TOGETHER, self._sync, held)
+        return expiring.remove_due(self._engine, self._archive, self._clock(), self._sync)
 
     def forget(self, name: str, before: float) -> int:
         """Delete rows of `outdated.DIARIES` from before that moment, at most one batch; how many."""
