@@ -19,7 +19,8 @@ CONTEXTS = {2 * number + 1 for number in range(len(KINDS))}
 
 def test_a_thousand_associations_leave_what_was_acknowledged_and_nothing_else(tmp_path: Path) -> None:
     found = attack(tmp_path / "attacked", 1, 1_000, lambda _: None)
-    assert all(goal.holds for goal in found.goals), (found.goals, found.problems)
+    assert found.goals
+    assert [(goal.name, goal.value) for goal in found.goals if not goal.holds] == [], found.problems[:3]
     assert found.figures["objects_acknowledged"] > 200
     assert set(found.figures["answers"]) >= {"0x0000", "0xc000", "0x0211"}, "the scripts reach what the listener refuses"
     _damage_is_seen(tmp_path / "attacked/archive")
