@@ -14,8 +14,9 @@ setup: ## Debian packages, .venv with exact pins, hilum itself
 demo: setup ## a study in, its SR in a PACS; DEMO_EXIT=1 ends by itself, STUDY=path sends your own files
 	@$(BIN)/python deploy/demo.py $(STUDY)
 
+# A test process that dies is not replaced: with loadfile the replacement can wait for ever for its second test.
 test: setup ## all tests, four files of them at a time; TEST_PROCESSES=0: one after the other
-	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --durations=15
+	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=15
 
 check: setup ## style, types, walls between the rooms, documentation; fast
 	$(BIN)/ruff check .

@@ -99,7 +99,8 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def kill(server: EmbeddedTriton) -> None:
-    os.kill(server.pid or 0, signal.SIGKILL)
+    assert server.pid is not None
+    os.kill(server.pid, signal.SIGKILL)
     server.stop()
 
 

@@ -52,7 +52,8 @@ def test_one_that_stands_still_while_it_starts_can_be_stopped(triton: EmbeddedTr
     keeper = TritonKeeper(triton, lambda: None)
     keeper.start()
     wait_for(lambda: triton.pid and stubs(triton.pid, tiny.release.triton_name))
-    os.kill(stubs(triton.pid or 0, tiny.release.triton_name)[0], signal.SIGSTOP)
+    assert triton.pid is not None
+    os.kill(stubs(triton.pid, tiny.release.triton_name)[0], signal.SIGSTOP)
     keeper.stop()
     assert triton.poll() is not None
 

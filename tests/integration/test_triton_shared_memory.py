@@ -77,7 +77,8 @@ def test_requests_at_once_do_not_see_each_other_and_regions_are_used_again(serve
 def test_a_triton_that_starts_anew_is_served_at_once(server: EmbeddedTriton, tiny: Tiny) -> None:
     async def use(gateway: TritonGateway) -> None:
         await ask(gateway, tiny, 4, 1)
-        os.kill(server.pid or 0, signal.SIGKILL)
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGKILL)
         server.stop()
         server.start()
         while not await gateway.is_loaded(tiny.release):

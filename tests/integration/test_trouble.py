@@ -129,7 +129,8 @@ def test_one_of_two_tritons_dies_under_load_and_comes_back(tmp_path: Path, tiny:
         for number, images in enumerate(studies):
             assert send_to(server, save_all(tmp_path / f"study{number}", images)).is_ok
             if number == 2:
-                os.kill(pair[0].pid or 0, signal.SIGKILL)
+                assert pair[0].pid is not None
+                os.kill(pair[0].pid, signal.SIGKILL)
                 wait_for(lambda: f"Triton {urls[0]} is out" in server.get("/health/ready?role=analyse").text, what="its name")
                 assert _ready(server, "analyse")
             if number == 4:
