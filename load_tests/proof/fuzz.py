@@ -76,7 +76,7 @@ def attack(folder: Path, seed: int, count: int, say: Callable[[str], None]) -> J
         for batch in _batches(warm, count):
             run(listener, campaign, seed, batch)
             say(f"{campaign.cases} associations, {len(campaign.acknowledged)} objects acknowledged")
-        return _judged(listener, campaign, idle, listener.rest(idle.threads))
+        return _judged(listener, campaign, idle, listener.rest(idle))
 
 
 def _settled(listener: FuzzedListener, campaign: Campaign, seed: int, warm: int) -> Size:
@@ -134,7 +134,7 @@ def compare(folder: Path, seed: int, count: int) -> Judged:
         listeners = (ours, oracle)
         answers = [[_valid(listener, seed, number) for listener in listeners] for number in range(count)]
         for listener in listeners:
-            listener.rest(listener.steady().threads)
+            listener.rest(listener.steady())
         kept = [set(objects(listener.archive.root)) for listener in listeners]
     different = [f"valid case {number}: {mine} and {its}" for number, (mine, its) in enumerate(answers) if mine != its]
     different += [f"an object that only one has kept: {digest}" for digest in kept[0] ^ kept[1]]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -80,7 +81,7 @@ class FuzzedListener:
         assert self._process is not None
         root = Path(f"/proc/{self._process.pid}")
         resident = (root / "status").read_text(encoding="ascii").split("VmRSS:")[1].split()[0]
-        return Size(_count(root / "task"), _count(root / "fd"), int(resident) / 1024)
+        return Size(_count(root / "task"), _descriptors(root / "fd"), int(resident) / 1024)
 
     def steady(self) -> Size:
         """Its size when threads have neither come nor gone for two seconds: after the start, or when peers have been served."""
@@ -90,12 +91,16 @@ class FuzzedListener:
             sizes.append(self.size())
         return sizes[-1]
 
-    def rest(self, threads: int) -> Size:
+    def rest(self, idle: Size) -> Size:
         """Its size when every acknowledged object is indexed and no association is left, or after a minute."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < deadline and (any(self.archive.unindexed()) or self.size().threads > threads):
+        while time.monotonic() < deadline and (any(self.archive.unindexed()) or self._is_busier_than(idle)):
             time.sleep(_LOOK_SECONDS)
         return self.size()
+
+    def _is_busier_than(self, idle: Size) -> bool:
+        now = self.size()
+        return now.threads > idle.threads or now.descriptors > idle.descriptors
 
     def half_received(self) -> int:
         """Files that should have gone with their associations."""
@@ -104,6 +109,15 @@ class FuzzedListener:
 
 def _count(folder: Path) -> int:
     return sum(1 for _ in folder.iterdir())
+
+
+def _descriptors(folder: Path) -> int:
+    """Without those of the ledger: how many connections its pool keeps depends on who met in it."""
+    count = 0
+    for descriptor in folder.iterdir():
+        with suppress(FileNotFoundError):  # closed since
+            count += "/ledger.sqlite" not in str(descriptor.readlink())
+    return count
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
