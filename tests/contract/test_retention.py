@@ -94,6 +94,26 @@ def test_rows_are_durable_before_files_go_and_space_comes_back_after_the_commit(
     assert not deleted_and_open(archive.root)
 
 
+def test_a_power_cut_does_not_bring_back_what_was_said_to_be_deleted(
+    street: Street, clock: Clock, archive: Archive, retention: Retention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names are durable with their folder, which is synced when the file is gone and nobody waits for the ledger any more."""
+    files = store(archive, "1.2.3", 1, 2)
+    street.walk("1.2.3", 1, 2)
+    clock.now += HOUR + 1
+    retention.release(older_than(clock, 1))
+    synced: dict[Path, list[bool]] = {}
+
+    def sync(folder: Path) -> None:
+        synced[folder] = [file.exists() for file in files]
+        assert street.rows(schema.expired_file) == [], "the transaction is over"
+
+    monkeypatch.setattr("hilum.store.archive.sync_folder", sync)
+    retention.remove_files()
+    assert {file.parent for file in files} <= set(synced)
+    assert all(there == [False, False] for there in synced.values())
+
+
 def undelivered(street: Street) -> None:
     street.receive("1.2.3", 1)
     street.read()

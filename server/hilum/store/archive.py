@@ -17,11 +17,11 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from hilum.store.directory_sync import SharedSync, make_durable_folder
+from hilum.store.directory_sync import SharedSync, make_durable_folder, sync_folder
 from hilum.store.write_out import behind, start_write_out
 
 _UNINDEXED = "unindexed"
@@ -148,6 +148,12 @@ class Archive:
                         held.enter_context(file.open("rb"))
                 file.unlink()
         return size_bytes
+
+    def sync_names(self, paths: Iterable[str]) -> None:
+        """Return when a power cut can no longer bring these objects back: deleted names are durable with their folders. Raises OSError."""
+        for folder in sorted({file.parent for path in paths for file in self._candidates(path)}):
+            with contextlib.suppress(FileNotFoundError):
+                sync_folder(folder)
 
     def quarantined(self) -> Iterator[Path]:
         """Everything that lies in quarantine."""

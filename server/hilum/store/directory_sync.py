@@ -14,7 +14,7 @@ class SharedSync:
 
     def __init__(self, folder: Path, sync: Callable[[Path], None] | None = None) -> None:
         self._folder = folder
-        self._sync = sync or _sync_folder
+        self._sync = sync or sync_folder
         self._begun = self._done = self._failed = 0  # numbers of syncs
         self._problem = OSError()
         self._turn = threading.Lock()
@@ -47,10 +47,11 @@ def make_durable_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for level in missing:
         with contextlib.suppress(PermissionError):  # a parent that we may not open is not ours to create in either
-            _sync_folder(level.parent)
+            sync_folder(level.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """What was created, renamed or deleted in it is durable. Raises OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -48,10 +48,13 @@ def remove_due(engine: Engine, archive: Archive, now: float, sync: Callable[[], 
     """Delete files whose time has come, some at a time, and forget them. One that cannot be deleted is tried again in an hour.
 
     `sync` makes durable what was committed: a power cut must not bring back a row whose file is gone. Names go in the transaction, space
-    comes back after it, so that nobody waits for the ledger while the file system works.
+    comes back after it, so that nobody waits for the ledger while the file system works. When this returns, nothing brings a file back:
+    who asked for an erasure is told so. Raises OSError when that cannot be said.
     """
     with ExitStack() as held, engine.begin() as connection:
-        return _remove_due(connection, archive, now, sync, held)
+        removed = _remove_due(connection, archive, now, sync, held)
+    archive.sync_names(item.path for item in removed if item.problem is None)
+    return removed
 
 
 def _remove_due(connection: Connection, archive: Archive, now: float, sync: Callable[[], None], held: ExitStack) -> list[Removed]:
