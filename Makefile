@@ -29,7 +29,7 @@ check: setup ## style, types, walls between the rooms, documentation; fast
 load: setup ## a load scenario; SCENARIO=list names them, LOAD="--seconds 300", docs/load.md
 	@$(BIN)/python -m load_tests.load $(or $(SCENARIO),steady) $(LOAD)
 
-load-peer: setup ## Hilum beside Orthanc with Python workers, in turns; PEER="--rounds 5", docs/peer.md
+load-peer: setup ## Hilum beside Orthanc with Python workers, in turns; PEER="--rounds 2", docs/peer.md
 	@$(BIN)/python -m load_tests.load_peer $(PEER)
 
 proof: setup ## faults under load, hours; PROOF="--short", PROOF="kills --seed 7", docs/proof.md

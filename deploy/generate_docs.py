@@ -193,7 +193,7 @@ def cpu_table() -> Iterator[str]:
     machine, sizes = run["machine"], run["milliseconds_per_image"]
     yield f"\nMeasured {run['measured_at'][:10]} on {machine['cores']} cores {machine['cpu']}"
     yield f"with a load average of {machine['load_average_before']:.0f} before it;"
-    yield f"{run['settings']['rate']:g} studies a second; model and precision: `{run['release']}`.\n"
+    yield f"{run['settings']['rate']:g} studies a second unless the column says otherwise; model and precision: `{run['release']}`.\n"
     yield f"| ms of CPU per image | {' | '.join(sizes)} |\n|---|{'--:|' * len(sizes)}"
     for stage in next(iter(sizes.values())):
         yield _row(f"`{stage}`", *(f"{table[stage]:.1f}" for table in sizes.values()))

@@ -1,4 +1,4 @@
-"""`make bench-cpu`: where the CPU of an image goes, by stage and by process, at rest and at work, for a 10 MB and a 0.5 MB image.
+"""`make bench-cpu`: where the CPU of an image goes, by stage and by process, at rest, at work and busy, for a 10 MB and a 0.5 MB image.
 
 It starts a Hilum of its own with DenseNet-121 in OpenVINO (bf16 where the CPU has it), is its sender and its PACS, and leaves both
 out of the figures. Results, with those of earlier runs, in `load_tests/results/bench-cpu.json`.
@@ -66,13 +66,14 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--studies", type=int, default=50, help="studies of two images of each size (%(default)s)")
     add("--rate", type=float, default=1.5, help="studies a second (%(default)s)")
+    add("--busy-rate", type=float, default=8.0, help="studies a second, once more: stages share their work; 0: not at all (%(default)s)")
     add("--idle", type=float, default=20.0, help="how long Hilum is left alone, seconds (%(default)s)")
     add("--result", type=Path, default=RESULT, help="(%(default)s)")
     return parser.parse_args(words)
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    """Idle, then each size."""
+    """Idle, then each size, then each size at the busy rate."""
     built = build_fastest(BENCH_FOLDER)
     count_engine(built)
     with ExitStack() as stack:
@@ -86,9 +87,10 @@ def measure(options: argparse.Namespace) -> Measured:
         street.settle()
         idle = street.watched(accountant, lambda: time.sleep(options.idle))
         loads: dict[str, Window] = {}
-        for name, of_size in studies.items():
-            say(f"{options.studies} studies of two images of {name}, {options.rate:g} a second")
-            loads[name] = street.watched(accountant, partial(street.send, of_size, options.studies, options.rate))
+        for at, rate in {"": options.rate, f" {options.busy_rate:g}/s": options.busy_rate}.items():
+            for name, of_size in studies.items() if rate else ():
+                say(f"{options.studies} studies of two images of {name}, {rate:g} a second")
+                loads[name + at] = street.watched(accountant, partial(street.send, of_size, options.studies, rate))
     images = 2 * options.studies
     return Measured(idle, {name: rows(load, idle, images) for name, load in loads.items()}, loads, images, built.release.id)
 

@@ -56,7 +56,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="load_tests.load_peer", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--rounds", type=int, default=2, help="(%(default)s)")
+    add("--rounds", type=int, default=5, help="(%(default)s); the first one favours whoever comes later")
     add("--seconds", type=float, default=25.0, help="of saturation that count, in each round (%(default)s)")
     add("--idle", type=int, default=6, help="studies far apart, in each round (%(default)s)")
     add("--outstanding", type=int, default=40, help="studies on their way in saturation (%(default)s)")

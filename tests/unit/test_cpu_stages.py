@@ -64,7 +64,8 @@ def test_every_stage_that_the_server_charges_has_a_row() -> None:
 
 @pytest.fixture
 def measured() -> Measured:
-    return Measured(IDLE_WINDOW, {"10 MB": FOUND, "0.5 MB": FOUND}, {"10 MB": LOAD, "0.5 MB": LOAD}, 40)
+    conditions = ("10 MB", "0.5 MB", "10 MB 8/s", "0.5 MB 8/s")
+    return Measured(IDLE_WINDOW, dict.fromkeys(conditions, FOUND), dict.fromkeys(conditions, LOAD), 40)
 
 
 def test_a_goal_is_held_against_what_was_measured(measured: Measured) -> None:
@@ -73,13 +74,15 @@ def test_a_goal_is_held_against_what_was_measured(measured: Measured) -> None:
     assert found["idle Hilum"].holds
     assert found["CPU outside the model, 10 MB image"].value == pytest.approx(1000 * (sum(LOAD.roles.values()) - 1.6) / 40)
     assert not found["CPU outside the model, 10 MB image"].holds
+    assert found["CPU outside the model, 10 MB image 8/s"].goal == 14.0
+    assert found["CPU outside the model, 0.5 MB image 8/s"].goal == 4.0
 
 
 def test_the_table_fits_a_terminal(measured: Measured) -> None:
     text = list(lines(measured))
     assert max(map(len, text)) <= 80
     assert any(line.startswith("prepare ") and line.endswith("10.00") for line in text)
-    assert sum(line.startswith(("holds", "BROKEN")) for line in text) == 5
+    assert sum(line.startswith(("holds", "BROKEN")) for line in text) == 9
 
 
 def test_earlier_runs_are_kept(measured: Measured, tmp_path: Path) -> None:
