@@ -168,7 +168,8 @@ def test_while_all_are_away_nobody_waits_and_the_first_that_is_back_serves(pair:
 
 
 def test_one_that_hangs_costs_those_under_way_a_deadline_and_nobody_else(pair: Pair) -> None:
-    stopped = pair.servers[0].pid or 0
+    stopped = pair.servers[0].pid
+    assert stopped is not None
 
     async def use(gateway: Endpoints) -> None:
         await pair.prove(gateway)

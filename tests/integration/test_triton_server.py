@@ -181,9 +181,10 @@ def test_one_that_is_killed_while_it_starts_is_started_again(server: EmbeddedTri
     killed: list[int] = []
 
     def kill_the_first() -> None:
-        wait_for(lambda: server.pid)
-        killed.append(server.pid or 0)
-        os.kill(killed[0], signal.SIGKILL)
+        pid = wait_for(lambda: server.pid)
+        assert pid is not None
+        killed.append(pid)
+        os.kill(pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill_the_first)
     killer.start()
