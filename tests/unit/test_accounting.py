@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from load_tests.accounting import Accountant, Usage, hilum_role, proportional_bytes, roles, snapshot, spent, thread_seconds, total
+from tests.support.waiting import wait_for
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 WAIT = "import sys\nprint('done', flush=True)\nsys.stdin.read()\n"
@@ -57,7 +59,8 @@ def test_a_process_that_burnt_half_a_second_is_charged_with_it(start: Start) -> 
 
 def test_threads_are_charged_after_they_have_ended(start: Start) -> None:
     threads = "import threading\nt = threading.Thread(target=lambda: sum(range(8_000_000)))\nt.start()\nt.join()\n"
-    alive = start("import time\nbefore = time.process_time()\n" + threads + WAIT)
+    alive = start(threads + WAIT)
+    wait_for(lambda: len(list(Path(f"/proc/{alive.pid}/task").iterdir())) == 1, what="the kernel's thread to end, which Python has joined")
     used = snapshot(alive.pid)["supervisor"].cpu_seconds
     assert used > sum(thread_seconds(alive.pid).values()) + 0.02
 
