@@ -17,6 +17,7 @@ os.environ["PATH"] = os.pathsep.join(
 # Before torch is imported. Its threads spin at barriers: with as many busy processes as cores, a millisecond becomes a second.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import hypothesis
 import pytest
 
 from tests.support.ledgers import clock, empty_url, ledger_url, postgres_url, street  # noqa: F401 - fixtures
@@ -41,6 +42,10 @@ _LONG_SECONDS = {
     "test_listeners": 40,
 }
 _USUAL_SECONDS = 15.0
+
+# Its deadline of 200 ms is wall-clock time, of which two cores with four test processes have none to give away.
+hypothesis.settings.register_profile("hilum", deadline=None)
+hypothesis.settings.load_profile("hilum")
 
 
 @pytest.hookimpl(trylast=True)

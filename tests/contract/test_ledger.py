@@ -404,7 +404,7 @@ def test_the_last_reading_of_a_study_rings_for_its_assembly(ledger_url: str, led
     for job, rings in zip(jobs, (False, True), strict=True):
         assert bell.wait(0.05) is False
         other.advance("analyse", [(job.lease, Advance(ReadingState.ANALYSED, {"logits": [0.0]}))])
-        assert bell.wait(5 if rings else 0.05) is rings
+        assert bell.wait(60 if rings else 0.05) is rings
     bell.close()
     other.record([arrival(2)])
     other.close()

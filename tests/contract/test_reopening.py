@@ -53,14 +53,14 @@ def test_a_reading_ends_while_its_study_is_opened_again(
 
     def hold(_connection: object) -> None:
         is_written.set()
-        may_commit.wait(20.0)
+        may_commit.wait(300)
 
     event.listen(analyser._engine, "commit", hold)
     with ThreadPoolExecutor(2) as threads:
         ending = threads.submit(analyser.advance, "analyse", [(first.lease, _ENDED)])
-        assert is_written.wait(20.0)
+        assert is_written.wait(120)
         opening = threads.submit(open_again, other)
-        wait_for(lambda: _waiting(other), seconds=10.0, what="the other one at the study's row")
+        wait_for(lambda: _waiting(other), what="the other one at the study's row")
         may_commit.set()
         assert ending.result() == [True]
         opening.result()

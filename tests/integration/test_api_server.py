@@ -130,7 +130,8 @@ def test_a_real_prometheus_scrapes_it(served: Served) -> None:
         assert bucket["value"][1] == "1"
         (queue,) = wait_for(lambda: query('hilum_queue_items{stage="analyse",lane="live",state="due"}'))
         assert queue["value"][1] == "0"
-        assert query("hilum_studies_recorded")[0]["value"][1] == "1"
+        (studies,) = wait_for(lambda: query("hilum_studies_recorded"))
+        assert studies["value"][1] == "1"
     finally:
         process.terminate()
         process.wait(timeout=20)

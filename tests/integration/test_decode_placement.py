@@ -20,6 +20,7 @@ from hilum.errors import Retry, WorkerDied
 from hilum_preprocessing import InputSpec
 from load_tests import phantom
 from tests.support.page_cache import can_be_dropped, is_in_memory
+from tests.support.processes import children_of
 from tests.support.waiting import has_ended, wait_for
 
 T = TypeVar("T")
@@ -112,7 +113,7 @@ def test_a_process_killed_at_work_leaves_nothing_in_the_next_image(requests: lis
 
 def decode_processes() -> list[int]:
     """Children of this process that multiprocessing has spawned for work."""
-    children = [pid for task in Path("/proc/self/task").glob("*/children") for pid in task.read_text().split()]
+    children = children_of(os.getpid())
     found = []
     for pid in children:
         try:

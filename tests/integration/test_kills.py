@@ -81,7 +81,7 @@ def test_sigterm_drains_and_leaves_nothing(tmp_path: Path, tiny: Tiny, receiver:
         assert send_to(server, save_all(tmp_path / "study", images)).is_ok
         everyone = all_processes(server)
         assert server.stop() == 0
-        assert not any(Path(f"/proc/{pid}/exe").exists() for pid in everyone)
+        wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in everyone), what="the pools' resource trackers to end")
         assert counts(server)["instance"][""] == 2
         assert "leased" not in {state for states in counts(server).values() for state in states}
 

@@ -12,7 +12,8 @@ from load_tests.serving import Hilum
 from tests.support.html import Strict
 from tests.support.installation import START_SECONDS, hilum_with, kill, processes, save_all, send_to, small_study, wait_for
 from tests.support.models import make_tiny
-from tests.support.triton import children, command_of
+from tests.support.processes import children_of
+from tests.support.triton import command_of
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
 def painters(server: Hilum) -> list[int]:
     """Painting processes of the web process."""
     (web,) = processes(server, "api")
-    return [pid for pid in children(web) if "hilum.api.pages.painting" in command_of(pid)]
+    return [pid for pid in children_of(web) if "hilum.api.pages.painting" in command_of(pid)]
 
 
 def test_from_the_modality_to_the_page(server: Hilum, tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def test_one_sender_too_often_is_rejected_for_now_and_others_are_not(tmp_path: P
         for calling in ("ROUTER", "BANNED"):
             query = f"SELECT * FROM association WHERE calling_ae_title = '{calling}' AND outcome = 'rejected'"
             wait_for(lambda rejected=query: listener.rows(rejected))  # written after the answer is on the wire
-            (row,) = listener.rows(query)
+            row, *_ = listener.rows(query)  # more than one of ROUTER, if the first was still leaving when the next came
             assert row["reason"] == "limit_of_sender_exceeded"
             assert f"senders.{calling}.maximum_associations" in row["advice"]
 

@@ -23,6 +23,7 @@ from hilum.models import canary, catalogue
 from hilum.telemetry import MODEL_HEALS
 from hilum.triton import command, runtime
 from hilum.triton.server import EmbeddedTriton
+from load_tests.serving import free_ports
 from tests.support.models import TINY_WEIGHTS, Tiny, make_tiny, pictures, tiny_logits
 from tests.support.triton import killed_afterwards, require_triton, stubs, with_gateway
 from tests.support.waiting import wait_for
@@ -150,7 +151,7 @@ def test_a_passed_deadline_is_tried_again_later(rig: Rig) -> None:
 
 
 def test_nobody_at_the_address_is_tried_again_later(rig: Rig) -> None:
-    nowhere = dataclasses.replace(rig, url=f"127.0.0.1:{command.free_ports().grpc}")
+    nowhere = dataclasses.replace(rig, url=f"127.0.0.1:{free_ports(1)[0]}")
     message = _refusal(nowhere, Retry, rig.tiny.release, pictures(1))
     assert nowhere.url in message
     assert "is it running there?" in message
@@ -176,7 +177,7 @@ def test_a_batch_that_breaks_the_contract_is_refused_by_triton(rig: Rig, batch: 
 
 
 def test_a_remote_triton_that_loads_nothing_on_request_says_what_to_change(rig: Rig, tmp_path: Path) -> None:
-    wheel, ports = runtime.find(), command.free_ports()
+    wheel, ports = runtime.find(), command.Ports(*free_ports(3))
     assert wheel is not None
     backends = runtime.prepare(wheel, tmp_path) / "backends"
     line = list(command.arguments(rig.tiny.built_dir / "embedded", [], backends, wheel.caches, ports, "hilum-test-", 1))

@@ -19,13 +19,13 @@ from sqlalchemy import create_engine, select
 from hilum.store.schema import instance
 from load_tests.serving import Hilum
 from tests.support.installation import processes, save_all, send_to, wait_for
+from tests.support.processes import children_of
 
 
 def decode_processes(server: Hilum) -> list[int]:
     """Children of the analyser that were spawned to decode."""
     (analyser,) = processes(server, "analyser")
-    children = [int(pid) for task in Path(f"/proc/{analyser}/task").glob("*/children") for pid in _read(task).split()]
-    return [pid for pid in children if "spawn_main" in _read(Path(f"/proc/{pid}/cmdline"))]
+    return [pid for pid in children_of(analyser) if "spawn_main" in _read(Path(f"/proc/{pid}/cmdline"))]
 
 
 def stored_file(server: Hilum, sop_instance_uid: str) -> Path:
@@ -77,7 +77,8 @@ def held_up(server: Hilum, folder: Path, images: list[Dataset]) -> Iterator[Held
         wait_for(lambda: reading_of(server, images[0]).get("state") == "leased", what="the lease")
         held = HeldFile(stored_file(server, images[0].SOPInstanceUID))
         for pid in frozen:
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
         wait_for(lambda: held is not None and held.is_wanted, what="a decode process that opens the file")
         yield held
     finally:

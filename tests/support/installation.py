@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from load_tests import phantom
 from load_tests.receiver import AE_TITLE, Receiver
 from load_tests.serving import Hilum, free_ports
 from tests.support.models import Tiny
+from tests.support.processes import descendants_of
 from tests.support.waiting import wait_for
 
 START_SECONDS = 180.0
@@ -57,22 +58,22 @@ def send_to(server: Hilum, paths: Sequence[Path]) -> SendReport:
 def processes(server: Hilum, role: str) -> list[int]:
     """Process ids of a role: listener, analyser, dispatcher, api or tritonserver, children of this server only."""
     assert server._process is not None
-    found = [pid for pid in _descendants(server._process.pid) if _is_role(pid, role)]
+    found = [pid for pid in descendants_of(server._process.pid) if _is_role(pid, role)]
     # What was forked a moment ago looks like its parent until it runs a program of its own.
-    forked = {child for pid in found for child in _descendants(pid)}
+    forked = {child for pid in found for child in descendants_of(pid)}
     return [pid for pid in found if pid not in forked]
 
 
 def workers_of(server: Hilum, role: str) -> list[int]:
     """The spawned processes below a role: decode processes of the analyser, report processes of the dispatcher."""
-    children = [pid for parent in processes(server, role) for pid in _descendants(parent)]
+    children = [pid for parent in processes(server, role) for pid in descendants_of(parent)]
     return [pid for pid in children if "spawn_main" in _read(Path(f"/proc/{pid}/cmdline"))]
 
 
 def all_processes(server: Hilum) -> list[int]:
     """The supervisor and everything below it."""
     assert server._process is not None
-    return [server._process.pid, *_descendants(server._process.pid)]
+    return [server._process.pid, *descendants_of(server._process.pid)]
 
 
 def kill(pids: Sequence[int]) -> None:
@@ -84,13 +85,6 @@ def kill(pids: Sequence[int]) -> None:
 def loaded_libraries(pid: int) -> str:
     """What a process has mapped."""
     return Path(f"/proc/{pid}/maps").read_text()
-
-
-def _descendants(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in _read(task).split():
-            yield int(child)
-            yield from _descendants(int(child))
 
 
 def _is_role(pid: int, role: str) -> bool:

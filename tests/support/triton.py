@@ -16,6 +16,7 @@ import pytest
 from hilum.analyse.gateway import TritonGateway
 from hilum.triton import runtime
 from hilum.triton.server import EmbeddedTriton
+from tests.support.processes import children_of
 
 T = TypeVar("T")
 
@@ -54,15 +55,9 @@ def require_triton() -> None:
         pytest.skip("; ".join(problems))
 
 
-def children(pid: int) -> list[int]:
-    """Process ids of the children."""
-    tasks = Path(f"/proc/{pid}/task").glob("*/children")
-    return [int(child) for task in tasks for child in _text(task).split()]
-
-
 def stubs(pid: int, triton_name: str) -> list[int]:
     """Python stubs of one model."""
-    return [child for child in children(pid) if triton_name in command_of(child)]
+    return [child for child in children_of(pid) if triton_name in command_of(child)]
 
 
 def command_of(pid: int) -> str:

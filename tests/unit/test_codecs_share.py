@@ -39,11 +39,16 @@ def test_another_thread_goes_on_while_a_picture_is_decoded(uid: str) -> None:
     other = threading.Thread(target=work)
     before = decode(dataset)  # what is loaded on the first use does not count
     other.start()
-    at_start = turns
-    after = decode(dataset)
-    gained = turns - at_start
-    done.set()
-    other.join()
+    gained = 0
+    try:
+        for _ in range(20):  # on a busy machine it may have no core for the length of one picture
+            at_start = turns
+            after = decode(dataset)
+            if (gained := turns - at_start) > 2_000:
+                break
+    finally:
+        done.set()
+        other.join()
     assert np.array_equal(before.array, pixels)
     assert np.array_equal(after.array, pixels)
     assert gained > 2_000, "the other thread stood still"

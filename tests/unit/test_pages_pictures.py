@@ -31,7 +31,7 @@ PIXELS = 100_000_000
 
 @pytest.fixture(scope="module")
 def hand() -> Iterator[Painter]:
-    made = Painter()
+    made = Painter(seconds=60.0)
     yield made
     made.stop()
 
@@ -168,8 +168,9 @@ def endless(tmp_path: Path) -> Path:
 
 
 def test_an_image_that_hangs_costs_its_process_and_no_more(endless: Path, tmp_path: Path) -> None:
-    hand = Painter(seconds=5.0)  # the next image and its new process must not need so long
+    hand = Painter(seconds=1.0)
     assert hand.paint(endless, PIXELS) == NoPicture(FAILED)
+    hand._seconds = 60.0  # the next process imports its codecs, behind everybody else
     assert isinstance(hand.paint(save(tmp_path, radiograph(ramp(8, 8), 12)), PIXELS), bytes)
     hand.stop()
 
@@ -178,14 +179,14 @@ def test_an_image_that_crashes_costs_its_process_and_no_more(endless: Path, tmp_
     hand = Painter(seconds=60.0)
     hand.paint(tmp_path / "nowhere.dcm", PIXELS)  # the process runs
     assert hand._process is not None
-    threading.Timer(0.3, os.kill, (hand._process.pid, signal.SIGSEGV)).start()
+    threading.Timer(0.3, hand._process.send_signal, (signal.SIGSEGV,)).start()
     assert hand.paint(endless, PIXELS) == NoPicture(FAILED)
     assert isinstance(hand.paint(save(tmp_path, radiograph(ramp(8, 8), 12)), PIXELS), bytes)
     hand.stop()
 
 
 def test_a_process_that_has_ended_by_itself_is_replaced(tmp_path: Path) -> None:
-    hand = Painter()
+    hand = Painter(seconds=60.0)
     for _ in range(2):
         assert isinstance(hand.paint(save(tmp_path, radiograph(ramp(8, 8), 12)), PIXELS), bytes)
         assert hand._process is not None

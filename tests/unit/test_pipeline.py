@@ -48,9 +48,8 @@ def run_until(ledger: Ledger, handle: Callable[[Job], Awaitable[Advance]], is_do
     async def serve() -> None:
         loop = StageLoop(STAGES["analyse"], ledger, settings, "test", handle)
         task = asyncio.create_task(loop.run())
-        for _ in range(1500):
-            if is_done():
-                break
+        end = time.monotonic() + 120
+        while not is_done() and time.monotonic() < end:
             await asyncio.sleep(0.01)
         loop.stop()
         await task
