@@ -24,7 +24,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
     require_triton()
     folder = tmp_path_factory.mktemp("ensemble")
     destinations = {"lab": {"kind": "folder", "path": str(folder / "lab"), "documents": ["sr", "json"]}}
-    with hilum_with(folder, make_trio(folder / "release"), destinations, quiet_seconds=0.5) as running:
+    with hilum_with(folder, make_trio(folder / "release"), destinations, quiet_seconds=3.0) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
 

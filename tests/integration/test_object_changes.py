@@ -32,7 +32,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
         "routes.STUDY": {"destinations": ["research"], "lane": "reanalysis", "quiet_seconds": 0.2},
     }
     receive = {"ae_titles": ["HILUM", "STUDY"]}
-    with hilum_with(folder, make_tiny(folder / "tiny"), destinations, quiet_seconds=0.5, receive=receive, **routes) as running:
+    with hilum_with(folder, make_tiny(folder / "tiny"), destinations, quiet_seconds=3.0, receive=receive, **routes) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
 
