@@ -69,7 +69,7 @@ def test_a_child_has_a_role_of_its_own(start: Start) -> None:
     process = start(parent_of(BURN.format(seconds=0.3) + WAIT, waits=False))
     use = snapshot(process.pid, by_mark)
     assert 0.3 <= use["child"].cpu_seconds < 0.6
-    assert use["parent"].cpu_seconds < use["child"].cpu_seconds
+    assert use["parent"].cpu_seconds < 0.3
     assert sorted(roles(process.pid, by_mark).values()) == ["child", "parent"]
     assert total(use).processes == 2
 
