@@ -22,6 +22,7 @@ _AT_ONCE = 8
 _WARM_SHARE = 0.2  # of the cases: until then caches fill
 _BATCH = 500
 _MAXIMUM_GROWTH_MIB = 24.0
+_POOL_DESCRIPTORS = 11  # five connections that a pool keeps, two files each, and the shared memory of them all
 _SHOWN = 10
 
 
@@ -123,6 +124,7 @@ def _judged(listener: FuzzedListener, campaign: Campaign, before: Size, after: S
         Goal("half-received files", listener.half_received(), "files", 0),
         Goal("threads left over", grown["threads"], "threads", 0),
         Goal("descriptors left over", grown["descriptors"], "descriptors", 0),
+        Goal("growth of the ledger's descriptors", grown["ledger_descriptors"], "descriptors", _POOL_DESCRIPTORS),
         Goal("growth of memory", grown["mib"], "MiB", _MAXIMUM_GROWTH_MIB),
     )
     return Judged(figures, goals, tuple(line[:300] for lines in (campaign.problems, wrong, failures) for line in lines[:_SHOWN]))

@@ -32,6 +32,7 @@ class Size:
 
     threads: int
     descriptors: int
+    ledger_descriptors: int
     mib: float
 
 
@@ -81,7 +82,8 @@ class FuzzedListener:
         assert self._process is not None
         root = Path(f"/proc/{self._process.pid}")
         resident = (root / "status").read_text(encoding="ascii").split("VmRSS:")[1].split()[0]
-        return Size(_count(root / "task"), _descriptors(root / "fd"), int(resident) / 1024)
+        ledger, others = _descriptors(root / "fd")
+        return Size(_count(root / "task"), others, ledger, int(resident) / 1024)
 
     def steady(self) -> Size:
         """Its size when threads have neither come nor gone for two seconds: after the start, or when peers have been served."""
@@ -111,13 +113,14 @@ def _count(folder: Path) -> int:
     return sum(1 for _ in folder.iterdir())
 
 
-def _descriptors(folder: Path) -> int:
-    """Without those of the ledger: how many connections its pool keeps depends on who met in it."""
-    count = 0
+def _descriptors(folder: Path) -> tuple[int, int]:
+    """Those of the ledger, of which its pool keeps some, depending on who met in it; and all others."""
+    names = []
     for descriptor in folder.iterdir():
         with suppress(FileNotFoundError):  # closed since
-            count += "/ledger.sqlite" not in str(descriptor.readlink())
-    return count
+            names.append(str(descriptor.readlink()))
+    ledger = sum("/ledger.sqlite" in name for name in names)
+    return ledger, len(names) - ledger
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:
