@@ -17,6 +17,7 @@ from load_tests.watch import Sample
 
 _WARM_UP_STUDIES = 4
 _PROBE_BEGINS_SECONDS = 4.0  # beyond the quiet period: until the street is full
+_PROBE_STUDIES = 4  # counted at least: a machine whose cores are all busy may report none in a short probe
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +50,34 @@ def warm_up(ground: Ground) -> None:
 
 
 def probe(ground: Ground) -> float:
-    """Saturation, studies a second: what comes out while as many studies are open as keep it busy. Raises NotMeasured."""
+    """Saturation, studies a second: what comes out while as many studies are open as keep it busy. Raises NotMeasured.
+
+    It takes `probe_seconds`, or longer until a few reports are counted, but not longer than an association waits for an answer.
+    """
     ground.say(f"looking for the saturation, {ground.scenario.probe_seconds:g} s")
     with ground.senders(None, replace(ground.manners, patience_seconds=0.0)) as senders:
         begin = time.monotonic()
         end = begin + ground.scenario.probe_seconds
+        counted_from = max(begin, min(begin + ground.quiet_seconds + _PROBE_BEGINS_SECONDS, end - 1))
         senders.go(begin)
-        _keep_busy(ground, senders, end)
+        ended_at = _keep_busy(ground, senders, counted_from, end)
         senders.stop()
-    counted_from = min(begin + ground.quiet_seconds + _PROBE_BEGINS_SECONDS, end - 1)
-    saturation = _reports_between(ground, counted_from, end) / (end - counted_from)
-    if not drain(ground, senders.sent) or not saturation:
-        raise NotMeasured("the probe for the saturation did not get all its reports, or none in time; make probe_seconds longer")
+    count = _reports_between(ground, counted_from, ended_at)
+    if not drain(ground, senders.sent) or count < _PROBE_STUDIES:
+        raise NotMeasured(f"the probe for the saturation counted {count} studies, or did not get all its reports; make probe_seconds longer")
+    saturation = count / (ended_at - counted_from)
     ground.say(f"saturation {saturation:.2f} studies/s")
     return saturation
 
 
-def _keep_busy(ground: Ground, senders: Senders, end: float) -> None:
-    """Until `end` so many open studies as the quiet period holds, twice, and a few: every stage has work, and it is drained soon."""
+def _keep_busy(ground: Ground, senders: Senders, counted_from: float, end: float) -> float:
+    """As many open studies as the quiet period holds, twice, and a few: every stage has work, and it is drained soon. → when it ended.
+
+    That is `end`, or later when too few are reported then.
+    """
     permitted, count_before = 0, ground.receiver.arrivals.count()
-    while (now := time.monotonic()) < end:
+    latest = end + ground.manners.timeout_seconds
+    while (now := time.monotonic()) < end or (_reports_between(ground, counted_from, now) < _PROBE_STUDIES and now < latest):
         recent = _reports_between(ground, now - 2, now) / 2
         # A refused study is not replaced at once: a second later, as a router would try again.
         refused = sum(study.failure is not None and study.ended_at < now - 1 for study in senders.sent)
@@ -77,6 +86,7 @@ def _keep_busy(ground: Ground, senders: Senders, end: float) -> None:
         senders.permit(more)
         permitted += more
         time.sleep(LOOK_SECONDS)
+    return now
 
 
 def load(ground: Ground, unit_rate: float) -> Loaded:

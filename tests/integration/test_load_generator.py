@@ -110,7 +110,7 @@ def test_a_scenario_with_a_mistake_is_no_measurement(tmp_path: Path, capsys: pyt
 
 WHOLE = """# Half of what it takes, and back to rest.
 seconds = 2.0
-probe_seconds = 3.0
+probe_seconds = 0.3
 recovery_seconds = 30.0
 recovered_below_seconds = 5.0
 release = "{release}"
@@ -141,7 +141,10 @@ refused_studies = 0
 
 
 def test_a_scenario_against_a_hilum(tmp_path: Path):
-    """All phases: warm-up, probe, load at half of what the probe found, drain, recovery."""
+    """All phases: warm-up, probe, load at half of what the probe found, drain, recovery.
+
+    Nothing is reported in the probe's 0.3 s, which is less than the quiet period: it goes on until something is.
+    """
     tiny, path = make_tiny(tmp_path / "models"), tmp_path / "load.json"
     text = WHOLE.format(release=tiny.release.id, manifests=tiny.manifests_dir, built=tiny.built_dir)
     code = load.main([scenario_file(tmp_path, text), "--result", str(path)])
