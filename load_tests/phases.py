@@ -64,7 +64,8 @@ def probe(ground: Ground) -> float:
         senders.stop()
     count = _reports_between(ground, counted_from, ended_at)
     if not drain(ground, senders.sent) or count < _PROBE_STUDIES:
-        raise NotMeasured(f"the probe for the saturation counted {count} studies, or did not get all its reports; make probe_seconds longer")
+        reason = f"the probe for the saturation counted {count} reports, or did not get all it waited for"
+        raise NotMeasured(f"{reason}; make probe_seconds longer")
     saturation = count / (ended_at - counted_from)
     ground.say(f"saturation {saturation:.2f} studies/s")
     return saturation

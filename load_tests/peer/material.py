@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
-from hilum.models import architectures, build, catalogue, untrained
+from hilum.models import architectures, catalogue, export, untrained
 from hilum.models.manifest import Manifest
 from load_tests.cpu_engine import Built, build_fastest
 
@@ -35,8 +34,9 @@ def make(folder: Path) -> Material:
     source = catalogue.load_manifests(built.manifests_dir)[built.release.id]
     material = Material(built, folder / "peer")
     material.files.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(build.tree_of(built.release, built.built_dir) / "1/model.onnx", material.files / "model.onnx")
     write_labels(source, material.files / "labels.json")
+    if not (material.files / "model.onnx").exists():
+        export.export_as_torch_does(source, material.files / "model.onnx")
     if not (material.files / "weights.pt").exists():
         write_weights(source, material.files / "weights.pt")
     return material

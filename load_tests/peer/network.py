@@ -33,7 +33,7 @@ def in_torch(weights: Path, outputs: int) -> Network:
 
 
 def in_openvino(onnx: Path, threads: int, precision: str) -> Network:
-    """OpenVINO on the CPU in bf16 or f32, from the ONNX file that Hilum serves, too: (B, 1, 224, 224) fp16 → logits."""
+    """OpenVINO on the CPU in bf16 or f32, from ONNX as torch exports it: (B, 1, 224, 224) fp16 → logits."""
     import openvino  # noqa: PLC0415 - the plain peer has none
 
     core = openvino.Core()

@@ -12,7 +12,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from hilum.errors import ConfigurationError
-from hilum.models import contract, onnx_file
+from hilum.models import contract, early_pooling, onnx_file
 from hilum.models.canary import known_image, tolerance
 from hilum.models.embedded_model import onnxruntime_errors, onnxruntime_session, open_engine
 from hilum.models.manifest import Manifest
@@ -53,6 +53,7 @@ def _write(model: onnx.ModelProto, manifest: Manifest, source: Path, destination
     _rename_tensor(model.graph, own(manifest.weights.output), "logits")
     _put_before(model.graph, manifest, own(manifest.weights.input))
     _keep_outputs(model.graph, manifest, own(manifest.weights.cam or ""))
+    early_pooling.pooled_early(model.graph)
     model.graph.name = manifest.release.triton_name
     onnx_file.require_valid(model, source)
     if problems := [f"{source}: {problem}" for problem in contract.problems(model, manifest)]:

@@ -14,7 +14,7 @@ import onnx
 import torch
 
 from hilum.errors import ConfigurationError
-from hilum.models import architectures, canary, contract, state_dict, untrained
+from hilum.models import architectures, canary, contract, early_pooling, state_dict, untrained
 from hilum.models.embedded_model import open_engine
 from hilum.models.manifest import Manifest
 
@@ -32,10 +32,16 @@ def export(manifest: Manifest, weights: Path | None, destination: Path) -> None:
 
     `weights` None: untrained, from the manifest's seed. Raises ConfigurationError when weights do not fit or parity fails.
     """
-    served = architectures.Served(network(manifest, weights), manifest.spec, manifest.release.has_cam).eval()
+    served = _served(manifest, weights)
     _write(served, _images(manifest, 2), manifest.release.has_cam, destination)
+    _pool_early(destination)
     _require_contract(manifest, destination)
     _require_parity(manifest, served, destination)
+
+
+def export_as_torch_does(manifest: Manifest, destination: Path) -> None:
+    """The same network from the manifest's seed as torch's exporter writes it, with nothing of ours: to compare with."""
+    _write(_served(manifest, None), _images(manifest, 2), manifest.release.has_cam, destination)
 
 
 def network(manifest: Manifest, weights: Path | None) -> torch.nn.Module:
@@ -50,6 +56,16 @@ def network(manifest: Manifest, weights: Path | None) -> torch.nn.Module:
     made = architectures.make(release.architecture, spec, len(release.labels), options, tensors)
     state_dict.load_into(made, tensors, weights.name)
     return made
+
+
+def _served(manifest: Manifest, weights: Path | None) -> architectures.Served:
+    return architectures.Served(network(manifest, weights), manifest.spec, manifest.release.has_cam).eval()
+
+
+def _pool_early(path: Path) -> None:
+    model = onnx.load(path)
+    if early_pooling.pooled_early(model.graph):
+        onnx.save(model, path)
 
 
 def _images(manifest: Manifest, count: int) -> torch.Tensor:

@@ -39,7 +39,7 @@ def pruned(graph: onnx.GraphProto) -> onnx.GraphProto:
     for node in reversed(graph.node):
         if needed & set(node.output):
             kept.append(node)
-            needed.update(_names_read(node))
+            needed.update(names_read(node))
     replace_nodes(graph, reversed(kept))
     constants = [each for each in graph.initializer if each.name in needed]
     del graph.initializer[:]
@@ -55,7 +55,7 @@ def sorted_nodes(graph: onnx.GraphProto) -> onnx.GraphProto:
     open_nodes = list(reversed(graph.node))
     while open_nodes:
         node = open_nodes[-1]
-        needed = [made_by[name] for name in _names_read(node) if name in made_by and name not in done]
+        needed = [made_by[name] for name in names_read(node) if name in made_by and name not in done]
         open_nodes += needed
         if not needed:
             open_nodes.pop()
@@ -102,10 +102,10 @@ def _work(node: onnx.NodeProto) -> object:
     return node.domain, node.op_type, tuple(node.input), tuple(attributes), len(node.output)
 
 
-def _names_read(node: onnx.NodeProto) -> set[str]:
+def names_read(node: onnx.NodeProto) -> set[str]:
     """Inputs of a node, and of the graphs inside it."""
     names = set(node.input)
     for attribute in node.attribute:
         for inner in (attribute.g, *attribute.graphs):
-            names |= {name for each in inner.node for name in _names_read(each)} | {each.name for each in inner.output}
+            names |= {name for each in inner.node for name in names_read(each)} | {each.name for each in inner.output}
     return names

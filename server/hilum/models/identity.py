@@ -20,6 +20,7 @@ _BUILDER: Final = (
     "checkpoint_names.py",
     "contract.py",
     "densenet.py",
+    "early_pooling.py",
     "embedded_model.py",
     "ensemble.py",
     "ensemble_rules.py",
