@@ -17,7 +17,7 @@ from pynetdicom.sop_class import Verification
 from pynetdicom.transport import RequestHandler
 
 from hilum.receive.listener import SharedSocketServer
-from tests.support.raw_scu import DX, RawScu
+from tests.support.raw_scu import DX, RawScu, rejection_of
 from tests.support.storing import data_set
 from tests.support.waiting import wait_for
 
@@ -143,10 +143,7 @@ def test_a_rejection_while_requested_goes_out_and_nothing_else(server: Server, t
         assoc.bind(evt.EVT_REQUESTED, requested)
 
     server.bind_to = bind_to
-    assoc = RawScu(port_of(server)).assoc
-    assert assoc.is_rejected
-    answer = assoc.acceptor.primitive
-    assert (answer.result, answer.result_source, answer.diagnostic) == triple
+    assert rejection_of(RawScu(port_of(server)).assoc) == triple
     wait_for(lambda: ("ended", None) in server.seen)
     assert server.associations[0].is_rejected
 

@@ -23,7 +23,7 @@ from load_tests.phantom import make_instance, make_study
 from tests.support.listening import ListenerProcess, make_settings, unindexed
 from tests.support.notes import KOS, TITLES, key_objects, own_report, wire
 from tests.support.peers import StoreScp
-from tests.support.raw_scu import DX, RawScu
+from tests.support.raw_scu import DX, RawScu, rejection_of
 from tests.support.results import LEASE
 from tests.support.storing import data_set
 from tests.support.waiting import wait_for
@@ -238,8 +238,7 @@ def test_the_address_of_the_sender_is_kept_for_the_way_back(listener: ListenerPr
 
 def test_addresses_outside_the_ranges_are_rejected_with_advice(tmp_path: Path) -> None:
     with ListenerProcess(make_settings(tmp_path / "state", peers=("10.0.0.0/8", "::1/128"))) as listener:
-        scu = RawScu(listener.port, calling="STRANGER")
-        assert scu.assoc.is_rejected
+        assert rejection_of(RawScu(listener.port, calling="STRANGER").assoc)
         row = association_of(listener, "STRANGER")
         assert (row["outcome"], row["reason"]) == ("rejected", "peer_address_not_allowed")
         assert "receive.peers" in row["advice"]
@@ -250,10 +249,10 @@ def test_one_sender_too_often_is_rejected_for_now_and_others_are_not(tmp_path: P
     settings = make_settings(tmp_path / "state", limits, peers=("127.0.0.0/8",))
     with ListenerProcess(settings) as listener, RawScu(listener.port, calling="ROUTER") as first:
         assert first.assoc.is_established
-        assert RawScu(listener.port, calling="ROUTER").assoc.is_rejected
+        assert rejection_of(RawScu(listener.port, calling="ROUTER").assoc)
         with RawScu(listener.port, calling="CR1") as other, RawScu(listener.port, calling="CR1") as another:
             assert other.store(data_set("1.2.3"), "1.2.3")[0] == another.echo() == 0
-        assert RawScu(listener.port, calling="BANNED").assoc.is_rejected
+        assert rejection_of(RawScu(listener.port, calling="BANNED").assoc)
         first.assoc.release()
         wait_for(lambda: RawScu(listener.port, calling="ROUTER").assoc.is_established)
         for calling in ("ROUTER", "BANNED"):

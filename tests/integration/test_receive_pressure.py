@@ -13,6 +13,7 @@ from load_tests import phantom
 from tests.support.disks import fill_to, small_disk
 from tests.support.installation import wait_for
 from tests.support.listening import ListenerProcess, make_settings, unindexed
+from tests.support.raw_scu import rejection_of
 
 MIB = 1 << 20
 DX = "1.2.840.10008.5.1.4.1.1.1.1"
@@ -35,19 +36,13 @@ def status(association: Association, seed: int) -> int:
     return int(association.send_c_store(phantom.make_instance(seed=seed, rows=256, columns=256)).Status)
 
 
-def rejection(association: Association) -> tuple[int, int, int]:
-    primitive = association.acceptor.primitive
-    return primitive.result, primitive.result_source, primitive.diagnostic
-
-
 def test_a_disk_that_fills_up(tiny_disk: Path) -> None:
     settings = make_settings(tiny_disk / "state", reserve_bytes=2 * MIB, reject_bytes=6 * MIB)
     with ListenerProcess(settings) as listener:
         early = associate(listener)
         assert status(early, 1) == 0x0000
         fill_to(tiny_disk, 5 * MIB)
-        late = associate(listener)
-        assert (late.is_rejected, rejection(late)) == (True, (2, 3, 2))
+        assert rejection_of(associate(listener)) == (2, 3, 2)
         assert status(early, 2) == 0x0000, "who is inside may finish"
         fill_to(tiny_disk, 2 * MIB)
         assert status(early, 3) == 0xA700
@@ -72,5 +67,5 @@ def test_a_queue_that_is_full_by_settings(tmp_path: Path) -> None:
         assert [status(first, seed) for seed in (1, 2)] == [0, 0]
         first.release()
         wait_for(lambda: len(listener.rows("SELECT * FROM reading WHERE state = 'due'")) == 2, what="the readings")
-        wait_for(lambda: associate(listener).is_rejected, what="the rejection")
+        wait_for(lambda: rejection_of(associate(listener)), what="the rejection")
         wait_for(lambda: listener.rows("SELECT * FROM association WHERE reason = 'queue_full'"), what="its row")

@@ -25,7 +25,7 @@ from tests.support.encoders import encoded
 from tests.support.listening import ListenerProcess, make_settings
 from tests.support.peers import require_program
 from tests.support.radiograph import ramp
-from tests.support.raw_scu import RawScu
+from tests.support.raw_scu import RawScu, rejection_of
 from tests.support.waiting import wait_for
 
 SENDERS = {
@@ -159,8 +159,7 @@ def test_its_second_association_is_one_too_many(listener: ListenerProcess) -> No
 
     with wait_for(first), RawScu(listener.port, calling="STORESCU") as other:
         assert other.echo() == 0
-        rejection = RawScu(listener.port, calling="ARCHIVE").assoc.acceptor.primitive
-        assert (rejection.result, rejection.result_source, rejection.diagnostic) == (2, 3, 2)
+        assert rejection_of(RawScu(listener.port, calling="ARCHIVE").assoc) == (2, 3, 2)
     assert "senders.ARCHIVE.maximum_associations" in row_of(listener, "ARCHIVE", "limit_of_sender_exceeded")["advice"]
 
 
@@ -175,6 +174,5 @@ def test_its_second_association_is_one_too_many(listener: ListenerProcess) -> No
 def test_who_is_rejected_reads_the_setting_in_its_row(
     listener: ListenerProcess, calling: str, called: str, code: tuple[int, int, int], reason: str, key: str
 ) -> None:
-    rejection = RawScu(listener.port, calling=calling, called=called).assoc.acceptor.primitive
-    assert (rejection.result, rejection.result_source, rejection.diagnostic) == code
+    assert rejection_of(RawScu(listener.port, calling=calling, called=called).assoc) == code
     assert key in row_of(listener, calling, reason)["advice"]
