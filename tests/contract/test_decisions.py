@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hilum.domain import Advance, Outcome, ReadingState, Rejection, RemovalReason, StudyJob
-from hilum.store import schema
+from hilum.store import ledger, schema
 from hilum.store.archive import Archive
 from hilum.store.decisions import CannotResolve, Decisions
 from hilum.store.recording import RecordOutcome
@@ -265,6 +265,17 @@ def test_a_rejected_image_leaves_the_result_and_the_old_report_is_superseded(sit
     assert second.result.outcome is Outcome.ANALYSED, "a rejected image takes nothing away from the result"
     assert second.result.source_digest != first.result.source_digest
     assert second.predecessors["sr"].sop_instance_uid == first.result.identifiers["sr"]
+
+
+def test_a_note_about_more_images_than_a_transaction_takes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "_REJECTED_AT_ONCE", 2)
+    site.receive(A)
+    site.receive(B, pixels=OTHER)
+    unknown = [f"1.2.99.{number}" for number in range(3)]
+    assert site.ledger.reject(note(*unknown[:2], B, unknown[2], A)) == 2
+    assert [row.is_removed for row in site.rows(schema.instance)] == [True, True]
+    assert sorted(row.sop_instance_uid for row in site.rows(schema.rejection)) == sorted([A, B, *unknown])
+    assert site.ledger.reject([]) == 0
 
 
 def test_nothing_left_is_not_analysed_because_rejected(site: Site) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,10 +20,12 @@ from hilum.domain import Advance, Lease, ReadingJob, ReadingState, Rejection, Re
 from hilum.store import advancing, comparing, recording, rejecting
 from hilum.store.archive import Archive
 from hilum.store.arrival import Arrival
+from hilum.store.assigning import rollout_of
 from hilum.store.erasure import Erasure
 from hilum.store.ledger import Ledger, RecordOutcome
-from hilum.store.rollouts import Order, Rollouts
-from hilum.store.schema import reading
+from hilum.store.rollout_rules import rolled_back
+from hilum.store.rollouts import Order, Rollouts, _store
+from hilum.store.schema import instance, reading, rollout
 from tests.support.arrivals import arrival_of
 from tests.support.ledgers import migrated_postgres
 from tests.support.street import Clock
@@ -150,6 +153,26 @@ def test_two_analysers_end_readings_of_the_same_studies(ledger: Ledger, release:
     beside(ledger, ends(one), lambda: ledger.advance("analyse", [(fourth, _ANALYSED), (third, _ANALYSED)]), ends(other))
 
 
+def rolls_back(connection: Connection) -> None:
+    """What the verb does, in a transaction that goes on."""
+    row = connection.execute(select(rollout).with_for_update()).one()
+    _store(connection, rolled_back(rollout_of(row)), is_new=False)
+
+
+@pytest.mark.parametrize("is_verb_first", [True, False], ids=["rollback first", "image first"])
+def test_an_image_that_comes_while_its_release_is_rolled_back_is_read_by_the_former_one(ledger: Ledger, *, is_verb_first: bool) -> None:
+    with closing(Rollouts(ledger.url)) as rollouts:
+        rollouts.start("a@1", "a@2", Order(RolloutMode.SWITCH), "a person")
+        rollouts.confirm("a", "a@2", "analyser")
+        if is_verb_first:
+            beside(ledger, rolls_back, lambda: ledger.record([image(*FIRST)]), lambda _: None)
+        else:
+            verb = partial(rollouts.roll_back, "a", "a person", is_pending=True)
+            beside(ledger, lambda connection: recording.record(connection, [image(*FIRST)], _NOW), verb, lambda _: None)
+    with ledger._engine.begin() as connection:
+        assert connection.execute(select(reading.c.release)).scalars().all() == ["a@1"]
+
+
 def test_two_notes_reject_the_same_images_in_opposite_order(ledger: Ledger) -> None:
     ledger.record([image(*FIRST), image(*SECOND)])
     first, second = (Rejection(*names, RemovalReason.QUALITY, "1.9", "MODALITY") for names in (FIRST, SECOND))
@@ -159,6 +182,20 @@ def test_two_notes_reject_the_same_images_in_opposite_order(ledger: Ledger) -> N
         lambda: ledger.reject([second, first]),
         lambda connection: rejecting.reject(connection, [second], _NOW),
     )
+
+
+@pytest.mark.parametrize("is_note_first", [True, False], ids=["note first", "image first"])
+def test_an_image_that_is_rejected_in_the_moment_in_which_it_comes_is_not_reported(ledger: Ledger, *, is_note_first: bool) -> None:
+    note, arrival = Rejection(*FIRST, RemovalReason.QUALITY, "1.9", "MODALITY"), image(*FIRST)
+    steps: list[Step] = [
+        lambda connection: rejecting.reject(connection, [note], _NOW),
+        lambda connection: recording.record(connection, [arrival], _NOW),
+    ]
+    verbs: list[Callable[[], object]] = [lambda: ledger.reject([note]), lambda: ledger.record([arrival])]
+    beside(ledger, steps[0 if is_note_first else 1], verbs[1 if is_note_first else 0], lambda _: None)
+    with ledger._engine.begin() as connection:
+        assert connection.execute(select(instance.c.is_removed)).scalars().all() == [True]
+        assert connection.execute(select(reading.c.state)).scalars().all() == [ReadingState.NOT_ANALYSED]
 
 
 def erases(ledger: Ledger, study: str) -> None:

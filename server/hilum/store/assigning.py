@@ -16,7 +16,8 @@ from hilum.store.rollout_rules import Chosen, choose
 from hilum.store.schema import assignment, reading, rollout
 
 # Statements are built once (see `queues`).
-_ROLLOUTS = select(rollout)
+# Shared: no verb on a rollout is decided beside a transaction whose images it would not see (PostgreSQL), nor this beside such a verb.
+_ROLLOUTS = select(rollout).with_for_update(read=True)
 _KNOWN = select(assignment).where(assignment.c.study_instance_uid == bindparam("uid"), assignment.c.alias == bindparam("of"))
 _NEW = insert(assignment)
 _READ_BY = (
@@ -62,7 +63,7 @@ class Assigning:
 
 
 def read(connection: Connection) -> Assigning:
-    """One small read, for a whole batch of arrivals."""
+    """One small read, for a whole batch of arrivals; verbs on rollouts wait until the transaction ends."""
     return Assigning({row.alias: rollout_of(row) for row in connection.execute(_ROLLOUTS)})
 
 

@@ -12,6 +12,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, false, insert, select, true, update
@@ -60,6 +61,7 @@ _MADE_AGAIN = frozenset({"analyse", "assemble", "compare", "deliver"})
 _BEAT = update(process).where(process.c.name == bindparam("who"))  # sets the columns that its parameters name
 _HOST = socket.gethostname()
 _TRIES = 3
+_REJECTED_AT_ONCE = 500  # images of a transaction: PostgreSQL has room for some thousand locks
 
 T = TypeVar("T")
 
@@ -114,7 +116,9 @@ class Ledger:
 
     def reject(self, rejections: Sequence[Rejection]) -> int:
         """Take images out of results, also such as have not come yet; how many are out that were not. Their studies are due again."""
-        count = _until_ours(lambda: self._reject(rejections))
+        starts = range(0, len(rejections), _REJECTED_AT_ONCE)
+        parts = [rejections[start : start + _REJECTED_AT_ONCE] for start in starts]
+        count = sum(_until_ours(partial(self._reject, part)) for part in parts)
         self._sync()
         self._doorbell.ring(("assemble",))
         return count

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, bindparam, insert, select, update
 
 from hilum.domain import ConflictState, Instance, ReadingState
-from hilum.store import codec, comparing, expiring, newcomers
+from hilum.store import codec, comparing, expiring, newcomers, rejecting
 from hilum.store.archive import quarantine_path
 from hilum.store.arrival import Arrival
 from hilum.store.growing import Growth, grow
@@ -61,6 +61,8 @@ def record(connection: Connection, arrivals: Sequence[Arrival], now: float) -> l
     is faster with an image.
     """
     new = newcomers.find(connection, arrivals)
+    if new:
+        rejecting.hold(connection, (arrival.instance.sop_instance_uid for arrival in new.values()))
     first, again = _others(arrivals, new)
     known = {position: _record_known(connection, arrivals[position], now) for position in first}
     came = newcomers.insert_images(connection, new, now) if new else Newcomers()

@@ -5,9 +5,9 @@ A rejected image keeps its row, its bytes and its readings. It takes no part in 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, and_, bindparam, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, insert, select, text, update
 
 from hilum.domain import Instance, ReadingState, Reason, Rejection, RemovalReason
 from hilum.store.reopening import reopen
@@ -16,6 +16,7 @@ from hilum.store.schema import instance, reading, rejection
 _REASONS = select(rejection.c.sop_instance_uid, rejection.c.study_instance_uid, rejection.c.reason).where(
     rejection.c.sop_instance_uid.in_(bindparam("uids", expanding=True))
 )
+_HOLD = text("SELECT pg_advisory_xact_lock(hashtextextended(uid, 0)) FROM unnest(CAST(:uids AS text[])) AS uid")
 
 
 def reject(connection: Connection, rejections: Sequence[Rejection], now: float) -> int:
@@ -23,12 +24,23 @@ def reject(connection: Connection, rejections: Sequence[Rejection], now: float) 
 
     What has not come yet is remembered: a note may be faster than the row of its image.
     """
+    hold(connection, (item.sop_instance_uid for item in rejections))
     # In the order of `recording`, or two that change the same images would wait for each other (PostgreSQL).
     removed = [_reject_one(connection, item, now) for item in sorted(rejections, key=lambda item: item.sop_instance_uid)]
     _end_readings(connection, [instance_id for instance_id, _ in filter(None, removed)], now)
     if studies := {study_uid for _, study_uid in filter(None, removed)}:
         reopen(connection, studies, now)
     return sum(item is not None for item in removed)
+
+
+def hold(connection: Connection, uids: Iterable[str]) -> None:
+    """Until this transaction ends nobody else makes rows for these images or rejects them; before any row is locked.
+
+    Else neither would see what the other one has not committed yet, and an image that is rejected in the moment in which it comes would
+    be reported. PostgreSQL has a lock for each image, whether it has a row or not; SQLite one writer at a time.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(_HOLD, {"uids": sorted(set(uids))})
 
 
 def removals_of(connection: Connection, new: Sequence[Instance]) -> dict[str, RemovalReason]:
