@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from pynetdicom.sop_class import Verification
 from pynetdicom.transport import RequestHandler
 
 from hilum.receive.listener import SharedSocketServer
+from hilum.receive.prompt_answer import PromptAnswer
 from tests.support.raw_scu import DX, RawScu, rejection_of
 from tests.support.storing import data_set
 from tests.support.waiting import wait_for
@@ -146,6 +148,39 @@ def test_a_rejection_while_requested_goes_out_and_nothing_else(server: Server, t
     assert rejection_of(RawScu(port_of(server)).assoc) == triple
     wait_for(lambda: ("ended", None) in server.seen)
     assert server.associations[0].is_rejected
+
+
+def test_the_answer_is_decided_while_the_thread_of_the_connection_waits_for_it(server: Server) -> None:
+    """What `PromptAnswer` relies on."""
+    seen = []
+
+    def bind_to(assoc: Any) -> None:
+        given = threading.Event()
+
+        def moved(event: Any) -> None:
+            if event.next_state == "Sta3":
+                assoc.unbind(evt.EVT_FSM_TRANSITION, moved)
+                seen.append((threading.current_thread() is assoc.dul, given.wait(30)))
+
+        assoc.bind(evt.EVT_FSM_TRANSITION, moved)
+        assoc.bind(evt.EVT_ACSE_SENT, lambda _event: given.set())
+
+    server.bind_to = bind_to
+    with RawScu(port_of(server)) as scu:
+        assert scu.echo() == 0
+    assert seen == [(True, True)]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.2], ids=["at once", "later than it waits"])
+def test_a_prompt_answer_is_an_answer_and_leaves_nothing_bound(server: Server, seconds: float) -> None:
+    def bind_to(assoc: Any) -> None:
+        PromptAnswer(assoc)
+        assoc.bind(evt.EVT_REQUESTED, lambda _event: time.sleep(seconds))
+
+    server.bind_to = bind_to
+    with RawScu(port_of(server)) as scu:
+        assert scu.echo() == 0
+        assert server.associations[0].get_handlers(evt.EVT_FSM_TRANSITION) == []
 
 
 def test_the_data_set_comes_as_the_bytes_that_were_sent(server: Server) -> None:

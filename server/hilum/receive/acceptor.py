@@ -24,6 +24,7 @@ from hilum.receive.advice import NotAccepted, advise
 from hilum.receive.commitment import Commitment
 from hilum.receive.door import Door
 from hilum.receive.handover import Handover
+from hilum.receive.prompt_answer import PromptAnswer
 from hilum.receive.storage import Storage
 from hilum.receive.streamed_association import StreamedAssociation
 from hilum.receive.streamed_storage import StreamedStorage
@@ -62,6 +63,7 @@ class Acceptor:
             (evt.EVT_CONN_CLOSE, self._connection_closed),
         ):
             assoc.bind(event, handler)
+        PromptAnswer(assoc)
 
     def _requested(self, _event: Event) -> None:
         request, account = self.assoc.requestor.primitive, self._account
