@@ -3,7 +3,7 @@ BIN := .venv/bin
 export PYTHONPATH := .
 TEST_PROCESSES ?= 4
 
-.PHONY: help setup demo test check load load-peer bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-preprocess bench-report goldens proof docs lock
+.PHONY: help setup demo test check load load-peer bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report goldens proof docs lock
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -46,6 +46,9 @@ bench-echo: setup ## C-ECHO while JPEG 2000 is decoded; BENCH="--seconds 60"
 
 bench-parity: setup ## do engines say what torch says? every architecture; BENCH="--quick", docs/models_parity.md
 	@$(BIN)/python -m load_tests.parity $(BENCH)
+
+bench-pools: setup ## DenseNet-121 as built beside torch's own export; BENCH="--rounds 30", docs/inference.md
+	@$(BIN)/python -m load_tests.pools $(BENCH)
 
 bench-preprocess: setup ## from file to tensor on one core, beside the authors' code path; BENCH="--quick", docs/preprocessing.md
 	@test -d state/preprocess-peers || $(BIN)/pip install --quiet --no-deps --target state/preprocess-peers -r deploy/lock/preprocess-peers.txt

@@ -36,7 +36,9 @@ def make(folder: Path) -> Material:
     material.files.mkdir(parents=True, exist_ok=True)
     write_labels(source, material.files / "labels.json")
     if not (material.files / "model.onnx").exists():
-        export.export_as_torch_does(source, material.files / "model.onnx")
+        unfinished = material.files / "model.onnx.part"
+        export.export_as_torch_does(source, unfinished)
+        unfinished.replace(material.files / "model.onnx")
     if not (material.files / "weights.pt").exists():
         write_weights(source, material.files / "weights.pt")
     return material
