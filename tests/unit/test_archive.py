@@ -16,7 +16,7 @@ import pytest
 
 from hilum.store.archive import Archive, new_name, place_of, quarantine_path
 from hilum.store.directory_sync import SharedSync
-from hilum.store.write_out import behind
+from hilum.store.pieces import behind, without_end
 from tests.support.descriptors import deleted_and_open
 from tests.support.listening import data_set_of, make_settings, unindexed
 from tests.support.storing import BOUNDARIES, data_set, store_until_killed
@@ -64,12 +64,33 @@ def test_pieces_that_a_nearly_full_disk_takes_in_part_go_on_where_it_stopped() -
     assert [b"".join(behind(pieces, count)) for count in range(9)] == [b"abcdefgh"[count:] for count in range(9)]
 
 
+def test_an_end_is_taken_off_pieces() -> None:
+    pieces = (b"abc", memoryview(b"def"), b"", b"gh")
+    for count in range(9):
+        rest, end = without_end(pieces, count)
+        assert (b"".join(rest), end) == (b"abcdefgh"[: 8 - count], b"abcdefgh"[8 - count :])
+
+
+@pytest.mark.parametrize("sizes", [(500_000, 480_000, 20, 0, 600_000, 1), (3, 70_000, 65_533), (65_536, 65_536), (40_000, 10, 10)])
+def test_later_writes_end_where_a_page_cache_likes_it_and_nothing_is_missing(archive: Archive, sizes: tuple[int, ...]) -> None:
+    pieces = [os.urandom(size) for size in sizes]
+    with archive.begin() as incoming:
+        for number, piece in enumerate(pieces):
+            incoming.write(piece[:7], memoryview(piece)[7:])
+            (part,) = unindexed(archive)
+            written = part.stat().st_size
+            assert written == incoming.size_bytes == (sizes[0] if number == 0 else max(sizes[0], sum(sizes[: number + 1]) >> 16 << 16))
+        assert incoming.commit().read_bytes() == b"".join(pieces)
+    assert incoming.size_bytes == sum(sizes)
+
+
 def test_more_pieces_than_one_call_takes_are_all_written(archive: Archive) -> None:
     pieces = [number.to_bytes(2) for number in range(1500)]
     with archive.begin() as incoming:
         incoming.write(*pieces)
         incoming.write()
-        assert incoming.commit().read_bytes() == b"".join(pieces)
+        incoming.write(*pieces * 30)
+        assert incoming.commit().read_bytes() == b"".join(pieces * 31)
 
 
 def test_names_come_from_us_and_decide_the_place(archive: Archive) -> None:

@@ -17,17 +17,20 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Self
 
 from hilum.store.directory_sync import SharedSync, make_durable_folder, sync_folder
-from hilum.store.write_out import behind, start_write_out
+from hilum.store.pieces import Pieces, behind, without_end
+from hilum.store.write_out import start_write_out
 
 _UNINDEXED = "unindexed"
 _LOCKS = "locks"
 _QUARANTINE = "quarantine"
 _MAXIMUM_PIECES = 512  # of one writev; IOV_MAX is 1024
+# Page caches hold a file in blocks as large as where a write begins allows: 64 KiB from a multiple of 64 KiB, 4 KiB from an odd page.
+_ALIGNED_BYTES = 64 << 10
 _PART, _COMPLETE = ".part", ".dcm"
 # Objects of the same minutes share a folder: a new one costs more than to receive an object. All folders are used in a year.
 _FOLDER_SECONDS = 8 * 60
@@ -247,16 +250,25 @@ class Incoming:
         self._write_out_bytes, self._written_out = write_out_bytes, 0
         self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         self._is_committed = False
+        self._end = b""  # comes next
         self.size_bytes = 0
         self.modified_at = 0.0
 
     def write(self, *pieces: bytes | memoryview) -> None:
-        """Append all bytes of the pieces, or raise OSError."""
-        for begin in range(0, len(pieces), _MAXIMUM_PIECES):
-            self._write(pieces[begin : begin + _MAXIMUM_PIECES])
+        """Take all bytes of the pieces, or raise OSError. Behind the first time the end may lie in memory until more comes, or `commit`."""
+        ready: Pieces = pieces
+        if self.size_bytes:
+            ready = (self._end, *pieces)
+            come = sum(map(len, ready))
+            ready, self._end = without_end(ready, min(come, (self.size_bytes + come) % _ALIGNED_BYTES))
+        self._write_all(ready)
         self._write_out()
 
-    def _write(self, pieces: Sequence[bytes | memoryview]) -> None:
+    def _write_all(self, pieces: Pieces) -> None:
+        for begin in range(0, len(pieces), _MAXIMUM_PIECES):
+            self._write(pieces[begin : begin + _MAXIMUM_PIECES])
+
+    def _write(self, pieces: Pieces) -> None:
         size = sum(map(len, pieces))
         while (count := os.writev(self._fd, pieces)) < size:
             # A nearly full disk writes a part and says so only in the count.
@@ -271,6 +283,7 @@ class Incoming:
 
     def commit(self) -> Path:
         """Make the object durable under its final name; only then may it be acknowledged. Raises OSError."""
+        self._write_all([self._end] if self._end else [])
         os.fdatasync(self._fd)
         found = os.fstat(self._fd)
         if found.st_size != self.size_bytes:

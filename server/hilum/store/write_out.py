@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 _START = 2  # SYNC_FILE_RANGE_WRITE, sync_file_range(2): begins, waits for nothing, promises nothing
 
@@ -22,12 +22,3 @@ _start = _load()
 def start_write_out(fd: int, offset: int, count: int) -> None:
     """Ask the kernel to begin writing these bytes. A hint: what it answers is not looked at, `fdatasync` says whether it went well."""
     _start(fd, offset, count)
-
-
-def behind(pieces: Sequence[bytes | memoryview], count: int) -> Sequence[bytes | memoryview]:
-    """What remains of the pieces behind the first `count` bytes."""
-    for number, piece in enumerate(pieces):
-        if count < len(piece):
-            return [memoryview(piece)[count:], *pieces[number + 1 :]]
-        count -= len(piece)
-    return []

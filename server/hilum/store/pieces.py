@@ -1,0 +1,29 @@
+"""Bytes that come in pieces, cut without being copied."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Pieces = Sequence[bytes | memoryview]
+
+
+def behind(pieces: Pieces, count: int) -> Pieces:
+    """What remains of the pieces behind the first `count` bytes."""
+    for number, piece in enumerate(pieces):
+        if count < len(piece):
+            return [memoryview(piece)[count:], *pieces[number + 1 :]]
+        count -= len(piece)
+    return []
+
+
+def without_end(pieces: Pieces, count: int) -> tuple[Pieces, bytes]:
+    """The pieces without their last `count` bytes, of which there are as many, and a copy of these."""
+    rest, end = list(pieces), list[bytes | memoryview]()
+    while count > 0:
+        last = memoryview(rest.pop())
+        cut = max(0, len(last) - count)
+        if cut:
+            rest.append(last[:cut])
+        end.append(last[cut:])
+        count -= len(last)
+    return rest, b"".join(reversed(end))
