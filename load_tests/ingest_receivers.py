@@ -58,7 +58,7 @@ class Receiver:
 
     def cpu_seconds(self) -> float:
         """Of the process and all that it has started, ended ones too."""
-        return sum(sum(_ticks(pid)) for pid in _family(self._process.pid)) / _TICKS
+        return sum(map(sum, _ticks_of_all(self._process.pid))) / _TICKS
 
     def stages(self) -> dict[str, float]:
         """CPU seconds of ours by where they went, and once more those that the kernel used of them. Of others nothing is known."""
@@ -66,7 +66,7 @@ class Receiver:
             return {}
         samples = parse(telemetry.scrape(str(self._metrics)).decode())
         charged = {name: samples.get((_CPU, (("stage", stage),)), 0.0) for name, stage in _STAGES.items()}
-        ticks = [_ticks(pid) for pid in _family(self._process.pid)]
+        ticks = _ticks_of_all(self._process.pid)
         receive = sum(map(sum, ticks)) / _TICKS - sum(charged.values())
         return {"receive": receive, **charged, "in the kernel": sum(system for _, system in ticks) / _TICKS}
 
@@ -92,6 +92,18 @@ class Receiver:
         self._process.wait(timeout=30)
 
 
+def _ticks_of_all(pid: int) -> list[tuple[int, int]]:
+    """Of a process and its children. One that is waited for between two looks is in neither of them, or in both: then look again."""
+    while True:
+        family = _family(pid)
+        try:
+            found = [_ticks(each) for each in family]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if _family(pid) == family:
+            return found
+
+
 def _family(pid: int) -> list[int]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     return [pid, *map(int, children)]
@@ -99,10 +111,7 @@ def _family(pid: int) -> list[int]:
 
 def _ticks(pid: int) -> tuple[int, int]:
     """User and system, each with those of children that were waited for (proc(5), fields 14 to 17)."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):  # it has just ended
-        return 0, 0
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     user, system, user_of_children, system_of_children = map(int, fields[11:15])
     return user + user_of_children, system + system_of_children
 
