@@ -47,27 +47,32 @@ def hasten(connection: Connection, instance_id: int, now: float) -> None:
 def remove_due(engine: Engine, archive: Archive, now: float, sync: Callable[[], None]) -> list[Removed]:
     """Delete files whose time has come, some at a time, and forget them. One that cannot be deleted is tried again in an hour.
 
-    `sync` makes durable what was committed: a power cut must not bring back a row whose file is gone. Names go in the transaction, space
+    `sync` makes durable what was committed: a power cut must not bring back a row whose file is gone. Names go in a transaction, space
     comes back after it, so that nobody waits for the ledger while the file system works. When this returns, nothing brings a file back:
-    who asked for an erasure is told so. Raises OSError when that cannot be said.
+    who asked for an erasure is told so. Raises OSError when that cannot be said; then the files are still written down, for the next time.
     """
     with ExitStack() as held, engine.begin() as connection:
         removed = _remove_due(connection, archive, now, sync, held)
-    archive.sync_names(item.path for item in removed if item.problem is None)
-    return removed
+    gone = {number: item for number, item in removed.items() if item.problem is None}
+    archive.sync_names(item.path for item in gone.values())
+    if gone:
+        with engine.begin() as connection:
+            connection.execute(delete(expired_file).where(expired_file.c.id.in_(list(gone))))
+    return list(removed.values())
 
 
-def _remove_due(connection: Connection, archive: Archive, now: float, sync: Callable[[], None], held: ExitStack) -> list[Removed]:
+def _remove_due(connection: Connection, archive: Archive, now: float, sync: Callable[[], None], held: ExitStack) -> dict[int, Removed]:
+    """By row."""
     query = select(expired_file).where(expired_file.c.due_at <= now).order_by(expired_file.c.due_at, expired_file.c.id).limit(_TOGETHER)
     if not (rows := connection.execute(query.with_for_update(skip_locked=True)).all()):
-        return []
+        return {}
     sync()
     named = _named(connection, rows)
     removed = {row.id: _remove(archive, row, held) for row in rows if row.id not in named}
     stuck = [number for number, item in removed.items() if item.problem is not None]
-    connection.execute(delete(expired_file).where(expired_file.c.id.in_([row.id for row in rows if row.id not in stuck])))
+    connection.execute(delete(expired_file).where(expired_file.c.id.in_(named)))
     connection.execute(update(expired_file).where(expired_file.c.id.in_(stuck)).values(due_at=now + _AGAIN_SECONDS))
-    return list(removed.values())
+    return removed
 
 
 def _named(connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> set[int]:
