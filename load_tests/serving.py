@@ -144,8 +144,10 @@ def free_ports(count: int) -> list[int]:
     found: list[int] = []
     while len(found) < count:
         port = random.randint(20_000, 32_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        with contextlib.suppress(OSError):
+            # First: a look listens for a moment, and whoever holds this port may be proving that nobody answers there.
             _reserve(port)
+            socket.create_server(("127.0.0.1", port)).close()
             found.append(port)
     return found
 

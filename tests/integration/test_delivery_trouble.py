@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import socket
 import subprocess
 import threading
 import time
@@ -205,8 +206,18 @@ def test_a_pacs_that_comes_back_gets_what_it_missed_and_tries_are_not_counted(
         assert len(stored(places.down, uid)) == 1
     finally:
         places.down.stop()
+    # The child that storescp has forked holds its port until Hilum lets go of the association.
+    wait_for(lambda: not answers(places.down.port), what="nobody at the port")
     (delivered,) = [way for way in deliveries(server, uid) if way["destination"] == "down"]
     assert delivered["attempts"] == 1
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_a_dead_letter_says_why_and_can_be_requeued(server: Hilum, places: Places, study: tuple[str, list[Path]]) -> None:
