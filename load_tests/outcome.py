@@ -61,7 +61,7 @@ def judge(scenario: Scenario, quiet_seconds: float, loaded: Loaded, arrivals: Ar
     """All figures of a run."""
     found = figures(loaded.sent, arrivals)
     beyond = percentiles([latency - quiet_seconds for latency in found.last_image_to_sr])
-    reports = _reports_per_second(loaded, arrivals)
+    reports = _reports_under_load(loaded, arrivals)
     values: dict[str, float] = {
         "lost_studies": found.lost + figures(loaded.sent_afterwards, arrivals).lost,
         "changed_reports": found.changed,
@@ -137,8 +137,9 @@ def _counts(moments: Sequence[float], begin: float, length: int) -> list[int]:
     return [seconds[second] for second in range(length)]
 
 
-def _reports_per_second(loaded: Loaded, arrivals: Arrivals) -> list[int]:
-    return per_second(loaded, arrivals)["reported"]
+def _reports_under_load(loaded: Loaded, arrivals: Arrivals) -> list[int]:
+    """Of each second of the load: what is reported after it was made without a sender beside it, and faster."""
+    return per_second(loaded, arrivals)["reported"][: max(1, int(loaded.ended_at - loaded.begin))]
 
 
 def _saturation(scenario: Scenario, reports: Sequence[int], probed: float | None) -> float | None:

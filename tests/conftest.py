@@ -22,6 +22,9 @@ import pytest
 
 from tests.support.ledgers import clock, empty_url, ledger_url, postgres_url, street  # noqa: F401 - fixtures
 from tests.support.models import built_models  # noqa: F401 - a fixture
+from tests.support.pynetdicom_reactor import mend
+
+mend()
 
 # Seconds that the longest files take on two busy cores; another one of tests/integration takes `_USUAL_SECONDS`. The demo builds a release
 # that test_release_numbers builds, too: it comes later, and finds it built.

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 from pynetdicom import AE, _config, evt
+from pynetdicom.association import MODE_REQUESTOR, Association
 from pynetdicom.dimse_messages import C_STORE_RQ
 from pynetdicom.dimse_primitives import C_STORE
 from pynetdicom.presentation import build_context
@@ -257,3 +258,15 @@ def test_an_abort_after_the_response_was_sent_comes_after_it(server: Server) -> 
     with RawScu(port_of(server)) as scu:
         assert scu.store(data_set("1.2.3"), "1.2.3")[0] == 0
         wait_for(scu.assoc.acse.is_aborted)
+
+
+def test_a_reactor_that_is_to_be_paused_leaves_the_response_to_who_waits_for_it() -> None:
+    """As tests/support/pynetdicom_reactor.py mends it."""
+    association = Association(AE(), MODE_REQUESTOR)
+    association.dimse.msg_queue.put((1, "a response"))
+    association._reactor_checkpoint.clear()
+    assert association.dimse.get_msg() == (None, None)
+    assert association.dimse.get_msg(block=True) == (1, "a response")
+    association.dimse.msg_queue.put((1, "a request"))
+    association._reactor_checkpoint.set()
+    assert association.dimse.get_msg() == (1, "a request")

@@ -77,8 +77,8 @@ def test_a_figure_that_could_not_be_taken_holds_no_goal():
     assert json.loads(json.dumps([goal.as_json() for goal in missing], allow_nan=False))[0]["value"] is None
 
 
-def run(*noted: tuple[str, str, str, float], sent: list[Sent], **around: object) -> outcome.Outcome:
-    plan = scenario.parse("x", "# Shows something.\n[goals]\nlost_studies = 0\nchanged_reports = 0\nsilent_refusals = 0")
+def run(*noted: tuple[str, str, str, float], sent: list[Sent], settings: str = "", **around: object) -> outcome.Outcome:
+    plan = scenario.parse("x", f"# Shows something.\n{settings}[goals]\nlost_studies = 0\nchanged_reports = 0\nsilent_refusals = 0")
     samples = [Sample(float(at), {"listener": 100.0 + at}, {"analyse due": 4.0 if at > 3 else 0.0}) for at in range(10)]
     values = {"recovery_seconds": None, "before": {}, "after": {}, **around}
     own = {"generator": 0.2, "receiver": 0.1, "measuring": 0.5}
@@ -110,6 +110,13 @@ def test_lost_and_changed_reports_and_silent_failures_break_their_goals():
         FIGURES["silent_refusals"].label: 1,
     }
     assert found.values["refused_studies"] == 3
+
+
+def test_the_saturation_is_what_is_reported_while_studies_are_sent():
+    uids = [f"1.{number}" for number in range(49)]
+    reports = [(uid, f"9{uid}", uid, number + 0.5 if number < 9 else 9.5) for number, uid in enumerate(uids)]
+    found = run(*reports, sent=[Sent(uid, 0, 0, 1, None) for uid in uids], settings="stop_behind_seconds = 8.0\n")
+    assert found.values["saturation_studies_per_second"] == 0.9, "of ten seconds; 40 reports came when the load was over"
 
 
 def test_the_result_and_its_picture_say_what_was_measured(tmp_path):
