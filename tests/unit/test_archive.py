@@ -231,6 +231,26 @@ except OSError as error:
     assert not list(unindexed(Archive(tmp_path)))
 
 
+def test_a_disk_that_is_full_when_the_held_back_end_comes_leaves_nothing(tmp_path: Path) -> None:
+    script = """
+import resource, sys
+from pathlib import Path
+from hilum.store.archive import Archive
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+with Archive(Path(sys.argv[1])).begin() as incoming:
+    incoming.write(bytes(1000))
+    incoming.write(bytes((1 << 20) - 500))
+    print(incoming.size_bytes)
+    try:
+        incoming.commit()
+    except OSError as error:
+        print(error.errno)
+"""
+    ran = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == [str(1 << 20), "27"]  # all that fits is there, and EFBIG comes at the commit
+    assert not list(unindexed(Archive(tmp_path)))
+
+
 def test_a_file_shorter_than_what_was_written_is_not_committed(archive: Archive) -> None:
     with archive.begin() as incoming:
         incoming.write(b"abcdef")
