@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Set-up of a checkout: Debian packages, the virtual environment .venv with exact pins, the package itself (editable).
-# A second run does nothing unless a lock, pyproject.toml or this script changed.
+# Set-up of a checkout: Debian packages, the virtual environment .venv with exact pins, the package itself (editable, with its one C file compiled).
+# A second run does nothing unless a lock, pyproject.toml, that file or this script changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 stamp=.venv/.set-up
-wanted=$(cat deploy/lock/dev.txt pyproject.toml deploy/setup.sh deploy/debian-packages.sh | sha256sum)
-[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && exit 0
+compiled=preprocessing/hilum_preprocessing/resize
+wanted=$(cat deploy/lock/dev.txt pyproject.toml deploy/setup.sh deploy/debian-packages.sh deploy/build_hook.py deploy/compile_resize.py $compiled.c | sha256sum)
+[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && { [ -f $compiled.so ] || ! command -v cc >/dev/null; } && exit 0
 
 say() { printf '\033[1m[set-up]\033[0m %s\n' "$*"; }
 
@@ -42,8 +43,9 @@ if ! command -v nvidia-smi >/dev/null && ! .venv/bin/python -m pip show --quiet 
 fi
 say "packages of deploy/lock/dev.txt (the first time this takes a minute or more)"
 install -r deploy/lock/dev.txt
-say "hilum (editable)"
+say "hilum (editable; compiles $compiled.c)"
 install --no-deps --editable .
+[ -f $compiled.so ] || say "$compiled.c was not compiled: torch will resize pictures, which takes three times as long. A C compiler: sudo deploy/debian-packages.sh"
 .venv/bin/python -m pip check
 printf '%s' "$wanted" >"$stamp"
 say "done"

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hilum_preprocessing.bounded import BoundedCache
 from hilum_preprocessing.kernels import Taps, as_pillow_integers, taps
-from hilum_preprocessing.reduction import FULL, Grid, on_grid
+from hilum_preprocessing.reduction import Axis, on_grid
 
 Array = NDArray[np.float64]
 
@@ -33,21 +33,6 @@ _EXACT_FLOAT32 = 1 << 24
 _HIGHEST_LEVEL = 255
 # Shapes come from outside and may all differ. One matrix from 2500 to 224 takes 90 KB, the longest possible one 3 MB.
 _CACHE_BYTES = 32 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Axis:
-    """One axis of a resize: which matrix, and which samples of the input there are."""
-
-    kernel: str
-    n_in: int
-    n_out: int
-    grid: Grid = FULL
-
-    @property
-    def length(self) -> int:
-        """Samples that are there: `n_in`, or fewer after a reduced decode."""
-        return self.grid.count(self.n_in)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from hilum_preprocessing.compiled import extremes
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
@@ -21,12 +22,14 @@ _OVERSHOOT_OF_RANGE: Final = 64  # a 64th of it
 class Decoded:
     """One frame: stored values (rows, columns) or (rows, columns, samples), and what was seen on the way.
 
-    `is_rgb`: the codec has already turned luminance and chrominance into RGB.
+    `is_rgb`: the codec has already turned luminance and chrominance into RGB. `ends`: smallest and largest stored value, where they were
+    looked for.
     """
 
     array: NDArray[Any]
     flags: tuple[Flag, ...] = ()
     is_rgb: bool = False
+    ends: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,9 @@ def stored_bits(container: NDArray[Any], header: PixelHeader) -> Decoded:
         # Up to the top, then down again: the arithmetic shift brings the sign along.
         return Decoded((container << (spare - shift)).view(signed) >> spare if spare else container.view(signed))
     mask = (1 << header.bits_stored) - 1
-    if spare == 0 or (shift == 0 and int(container.max()) <= mask):
-        return Decoded(container)
+    ends = extremes(container) if spare and shift == 0 and container.ndim == 2 else None
+    if spare == 0 or (shift == 0 and (ends[1] if ends else int(container.max())) <= mask):
+        return Decoded(container, ends=ends)
     is_cleared = bool(np.any(container & np.array(~(mask << shift) & ((1 << 8 * container.itemsize) - 1), container.dtype)))
     flags = (Flag.HIGH_BITS_CLEARED,) if is_cleared else ()
     return Decoded((container >> shift) & np.array(mask, container.dtype), flags)

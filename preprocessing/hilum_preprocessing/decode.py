@@ -39,7 +39,7 @@ class StoredValues:
     `padding` are the stored values, both ends included, that are no part of the picture.
     `presentation_lut_shape` IDENTITY, INVERSE, SEQUENCE or "". `pixel_aspect`: height of a pixel over its width, None: not known.
     `reduced` r: the array is the low-pass band after r levels, and its sample k lies at pixel 2^r * k of the picture, whose size is
-    `size`; not in the middle of 2^r pixels.
+    `size`; not in the middle of 2^r pixels. `ends`: smallest and largest stored value, where the decoder looked for them.
     """
 
     array: NDArray[Any]
@@ -54,6 +54,7 @@ class StoredValues:
     pixel_aspect: float | None = 1.0
     reduced: int = 0
     full_size: tuple[int, int] | None = None
+    ends: tuple[int, int] | None = None
 
     @property
     def size(self) -> tuple[int, int]:
@@ -98,6 +99,7 @@ def _with_facts(dataset: Dataset, header: PixelHeader, decoded: Decoded) -> Stor
     voi = voi_of(dataset)
     return StoredValues(
         array=decoded.array,
+        ends=decoded.ends,
         bits_stored=header.bits_stored,
         is_signed=header.is_signed,
         is_monochrome1=header.is_monochrome1,

@@ -60,10 +60,9 @@ def prepare_visible(
 ) -> Tensor:
     """The same from `words`, the stored values of the visible part on their device."""
     array = part.within(stored.array)
-    ends = stored_extremes(array)
-    around = [ends, *map(stored_extremes, part.around(stored.array))]
     # Statistics are those of the whole picture, before any crop.
-    table = level_table(stored, spec, (min(low for low, _ in around), max(high for _, high in around)))
+    ends = stored.ends or stored_extremes(stored.array)
+    table = level_table(stored, spec, ends)
     pixels = pixels_of_stored(array, words, table, ends, arithmetic, is_uint8=spec.is_uint8)
     image = apply_to_pixels(replace(pixels, size=part.size, grids=part.grids), part.operations, arithmetic)
     if spec.order == "resize_first":

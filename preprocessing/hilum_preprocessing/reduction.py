@@ -40,6 +40,21 @@ class Grid:
 FULL = Grid()
 
 
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One axis of a resize: which matrix, and which samples of the input there are."""
+
+    kernel: str
+    n_in: int
+    n_out: int
+    grid: Grid = FULL
+
+    @property
+    def length(self) -> int:
+        """Samples that are there: `n_in`, or fewer after a reduced decode."""
+        return self.grid.count(self.n_in)
+
+
 def on_grid(exact: Taps, length: int, grid: Grid) -> Taps:
     """The same matrix for an input of which only the samples of the grid are known: between them the picture is a straight line.
 

@@ -1,5 +1,7 @@
 """A resize as two banded products, `Wv @ x @ Wh^T`, block of rows by block of rows, the same code on every device.
 
+On a CPU, floats of what a C compiler reads take a shorter way (compiled.py) to the same sums; this one is what it is held against.
+
 Columns come first: a block of rows is written once as floats into memory that stays in the cache, whatever stored values, tables
 or clamps it comes from, and leaves it narrow. The narrow picture is kept lying on its side, so that the second pass is the first one again.
 """
@@ -8,49 +10,62 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from hilum_preprocessing.bands import HALF, Arithmetic, Axis, Bands, bands
+from hilum_preprocessing.bands import HALF, Arithmetic, Bands, bands
+from hilum_preprocessing.compiled import Samples, resized
 from hilum_preprocessing.kernels import PILLOW_ONE
 from hilum_preprocessing.opencv_linear import linear_uint8
 from hilum_preprocessing.operations import Resize
-from hilum_preprocessing.reduction import FULL, Grid
+from hilum_preprocessing.reduction import FULL, Axis, Grid
 from hilum_preprocessing.scratch import scratch
 
 # Two megabytes of floats: measured from 2048 to 224 and to 512; smaller blocks pay per call, larger ones leave the caches.
 _BLOCK_SAMPLES = 1 << 19
 _LEAST_ROWS = 8
 
+Ends = tuple[int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Pixels:
     """A picture that is made block by block.
 
-    `fill(out, rows)` writes these rows, (rows, columns), into `out` of any float type. `extremes()` are the smallest and the largest
-    level of the picture. `line` (slope, offset): what `fill` leaves undone because it can be done to the result of a resize.
-    `is_uint8`: the levels are whole grey levels. `size` (rows, columns) in pixels; `grids` say which of them there are.
+    `fill(out, rows)` writes these rows, (rows, columns), into `out` of any float type. `extremes(ends)` are the smallest and the largest
+    level of the picture, `ends` its smallest and largest stored value where somebody knows them. `line` (slope, offset): what `fill`
+    leaves undone because it can be done to the result of a resize. `is_uint8`: the levels are whole grey levels. `size` (rows, columns)
+    in pixels; `grids` say which of them there are. `samples`: what `fill` makes, for the compiled resize; None: not on a CPU.
     """
 
     size: tuple[int, int]
     device: torch.device
     fill: Callable[[Tensor, slice], object]
-    extremes: Callable[[], tuple[float, float]]
+    extremes: Callable[[Ends | None], tuple[float, float]]
     line: tuple[float, float] = (1.0, 0.0)
     is_uint8: bool = False
     grids: tuple[Grid, Grid] = (FULL, FULL)
+    samples: Samples | None = None
 
 
 def pixels_of(image: Tensor) -> Pixels:
     """(H, W) of any type, as it is."""
     rows, columns = image.shape
 
-    def extremes() -> tuple[float, float]:
+    def extremes(_: Ends | None) -> tuple[float, float]:
         smallest, largest = torch.aminmax(image)
         return float(smallest), float(largest)
 
-    return Pixels((rows, columns), image.device, lambda out, part: out.copy_(image[part]), extremes, is_uint8=image.dtype == torch.uint8)
+    return Pixels(
+        size=(rows, columns),
+        device=image.device,
+        fill=lambda out, part: out.copy_(image[part]),
+        extremes=extremes,
+        is_uint8=image.dtype == torch.uint8,
+        samples=Samples(image.numpy()) if image.device.type == "cpu" else None,
+    )
 
 
 def whole(pixels: Pixels) -> Tensor:
@@ -77,13 +92,34 @@ def resize(pixels: Pixels, op: Resize, arithmetic: Arithmetic = "float") -> Tens
 
 def _resize_float(pixels: Pixels, op: Resize, arithmetic: Arithmetic) -> Tensor:
     rows, columns = _axes(pixels, op)
-    down, across = bands(rows, arithmetic, pixels.device), bands(columns, arithmetic, pixels.device)
-    narrow = _narrow(pixels, across, down)
-    resized = _product(down, narrow)[: rows.n_out, : columns.n_out].to(torch.float32)
-    slope, offset = pixels.line
+    found = _compiled(pixels, rows, columns, arithmetic) or _products(pixels, rows, columns, arithmetic)
+    image, (slope, offset) = found.image, pixels.line
     if pixels.line != (1.0, 0.0):
-        resized = torch.addr(resized, down.sums, across.sums, beta=slope, alpha=offset)
-    return resized.clamp(*pixels.extremes()) if op.clip_to_input else resized.contiguous()
+        image = torch.addr(image, found.down, found.across, beta=slope, alpha=offset)
+    return image.clamp(*pixels.extremes(found.ends)) if op.clip_to_input else image.contiguous()
+
+
+class _Sums(NamedTuple):
+    """(height, width) float32; the sums of the rows of both matrices; smallest and largest stored value, where they were seen."""
+
+    image: Tensor
+    down: Tensor
+    across: Tensor
+    ends: Ends | None = None
+
+
+def _compiled(pixels: Pixels, rows: Axis, columns: Axis, arithmetic: Arithmetic) -> _Sums | None:
+    if pixels.samples is None or arithmetic != "float" or (found := resized(pixels.samples, rows, columns)) is None:
+        return None
+    image, down, across = (torch.from_numpy(part) for part in (found.image, found.down, found.across))
+    return _Sums(image, down, across, found.ends)
+
+
+def _products(pixels: Pixels, rows: Axis, columns: Axis, arithmetic: Arithmetic) -> _Sums:
+    """The same in torch, on any device."""
+    down, across = bands(rows, arithmetic, pixels.device), bands(columns, arithmetic, pixels.device)
+    image = _product(down, _narrow(pixels, across, down))[: rows.n_out, : columns.n_out]
+    return _Sums(image.to(torch.float32), down.sums, across.sums)
 
 
 def _resize_uint8(pixels: Pixels, op: Resize) -> Tensor:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hilum_preprocessing.bands import Arithmetic
+from hilum_preprocessing.compiled import Samples, extremes
 from hilum_preprocessing.extent import counts
 from hilum_preprocessing.resample import Pixels
 from hilum_preprocessing.scratch import scratch
@@ -91,23 +92,28 @@ def pixels_of_stored(
 ) -> Pixels:
     """Stored values `array` (rows, columns), which are `words` on their device, through the table of their picture.
 
-    `ends`: their smallest and their largest one. `fill` gives levels; in float32 it may give what `line` makes into levels: a resize leaves
-    far fewer pixels to do it to.
+    `ends`: no stored value of `array` lies outside. `fill` gives levels; in float32 it may give what `line` makes into levels: a
+    resize leaves far fewer pixels to do it to.
     """
     used = table.values[ends[0] - table.first : ends[1] - table.first + 1]
     line = line_of(used, ends[0])
-    limits = partial(_level_extremes, array, table, used)
+    limits = partial(_level_extremes, array, table)
     make = partial(Pixels, (words.shape[0], words.shape[1]), words.device, extremes=limits, is_uint8=is_uint8)
+    is_here = words.device.type == "cpu"
     if line is None:
-        lookup = torch.from_numpy(table.lookup(array.dtype, np.float32)).to(words.device)
-        return make(fill=partial(_look_up, words, lookup))
+        lookup = table.lookup(array.dtype, np.float32)
+        samples = Samples(array, lookup=lookup) if is_here else None
+        return make(fill=partial(_look_up, words, torch.from_numpy(lookup).to(words.device)), samples=samples)
     if arithmetic == "float" and not is_uint8:
-        return make(fill=partial(_clamped, words, line), line=(line.slope, line.offset))
+        samples = Samples(array, line.low, line.high) if is_here else None
+        return make(fill=partial(_clamped, words, line), line=(line.slope, line.offset), samples=samples)
     return make(fill=partial(_on_line, words, line))
 
 
 def stored_extremes(array: NDArray[Any]) -> tuple[int, int]:
     """Smallest and largest stored value. torch does it in one pass, but not for uint16, and slowly where lines have gaps between them."""
+    if ends := extremes(array):
+        return ends
     if array.flags.c_contiguous:
         words = words_of(array.view(np.int16) if array.dtype == np.uint16 else array, torch.device("cpu"))
         smallest, largest = (int(end) for end in torch.aminmax(words))
@@ -116,8 +122,10 @@ def stored_extremes(array: NDArray[Any]) -> tuple[int, int]:
     return int(array.min()), int(array.max())
 
 
-def _level_extremes(array: NDArray[Any], table: LevelTable, used: NDArray[np.float64]) -> tuple[float, float]:
-    """Smallest and largest level of the picture; where the table rises and falls, of the stored values that are there."""
+def _level_extremes(array: NDArray[Any], table: LevelTable, ends: tuple[int, int] | None) -> tuple[float, float]:
+    """Smallest and largest level of the stored values; where the table rises and falls, of those that are there."""
+    smallest, largest = ends or stored_extremes(array)
+    used = table.values[smallest - table.first : largest - table.first + 1]
     steps = np.diff(used)
     if not ((steps >= 0).all() or (steps <= 0).all()):
         used = table.values[counts(array, table.first, len(table.values)) > 0]

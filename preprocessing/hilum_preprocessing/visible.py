@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,12 +29,6 @@ class Visible:
     def within(self, array: NDArray[Any]) -> NDArray[Any]:
         """The kept part of the stored values (rows, columns), a view."""
         return array[self.kept]
-
-    def around(self, array: NDArray[Any]) -> Iterator[NDArray[Any]]:
-        """The rest of them, in up to four views."""
-        rows, columns = self.kept
-        rest = (array[: rows.start], array[rows.stop :], array[rows, : columns.start], array[rows, columns.stop :])
-        return (part for part in rest if part.size)
 
 
 def visible(stored: StoredValues, spec: InputSpec) -> Visible:

@@ -23,6 +23,7 @@ from hilum.triton.runtime import preflight
 from hilum.wiring.releases import active_releases
 from hilum.wiring.rollouts import RolloutVerbs, in_words
 from hilum.wiring.sockets import bind
+from hilum_preprocessing.compiled import loaded
 
 _CONNECT_SECONDS = 3.0
 
@@ -44,6 +45,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield (ledger := _ledger(settings))
     yield from _dicom_ports(settings.receive)
     yield _port("api", settings.api.host, settings.api.port)
+    yield Check("resize", ok=True, detail=loaded()[1])
     yield from _releases(settings)
     if ledger.ok and not _is_new(settings.ledger_url):
         yield from _rollouts(settings)

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from hilum import telemetry
 from hilum.analyse.analyser import Analyser
 from hilum.analyse.decode_pool import DecodePool
 from hilum.analyse.endpoints import Endpoints
@@ -24,6 +25,9 @@ from hilum.wiring.heartbeat import Heartbeat
 from hilum.wiring.proving import Pixels
 from hilum.wiring.releases import Catalogue
 from hilum.wiring.serving import run_async, serve
+from hilum_preprocessing.compiled import loaded
+
+log = telemetry.logger("wiring")
 
 _NICE = 5  # ingest must win on a small machine: inference gives way to the listener
 
@@ -54,10 +58,18 @@ async def _analyse(charge: Charge, settings: Settings, ledger: Ledger, stopping:
     await fleet.begin(analyser)
     loop = StageLoop(STAGES["analyse"], ledger, settings.pipeline, owner, _unless_away(gateway, analyser.handle), has_room=gateway.has_room)
     with Heartbeat(ledger, "analyser", lambda: _readiness(fleet, gateway)):
+        _warn_of_slow_resizes()
         await pool.start()
         await serve([loop], stopping, [analyser.serve_batches(), fleet.run(analyser)])
         await pool.stop()
         await gateway.close()
+
+
+def _warn_of_slow_resizes() -> None:
+    """Nobody would see it otherwise: the tensors are the same."""
+    library, how = loaded()
+    if library is None:
+        log.warning("resize_not_compiled", problem=how, advice="install a C compiler (deploy/debian-packages.sh), then Hilum again")
 
 
 def _unless_away(gateway: Endpoints, handle: Handler) -> Handler:

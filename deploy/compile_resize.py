@@ -1,0 +1,40 @@
+"""Compiles preprocessing/hilum_preprocessing/resize.c: at every installation (build_hook.py), or by hand after a change of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "preprocessing/hilum_preprocessing/resize.c"
+_COMPILERS = ("cc", "gcc", "clang")
+# No -march: a wheel may be copied to another machine. resize.c itself says what is compiled for AVX2 as well.
+_OPTIONS = ("-std=gnu11", "-O3", "-fPIC", "-shared")
+
+
+def compiled(source: Path = SOURCE, environment: dict[str, str] | None = None) -> str | None:
+    """Makes the library beside its source, or says why there is none. One that a running process has mapped is replaced, not written to."""
+    environment = dict(os.environ) if environment is None else environment
+    library, fresh = source.with_suffix(".so"), source.with_suffix(f".so.{os.getpid()}")
+    found = (shutil.which(name, path=environment.get("PATH", "")) for name in _COMPILERS)
+    compiler = environment.get("CC") or next(filter(None, found), None)
+    if compiler is None:
+        library.unlink(missing_ok=True)
+        return f"no C compiler ({', '.join(_COMPILERS)}) on the PATH. Debian 12: sudo deploy/debian-packages.sh"
+    try:
+        made = subprocess.run([compiler, *_OPTIONS, "-o", fresh, source], capture_output=True, text=True, check=False, env=environment)
+    except OSError as error:
+        library.unlink(missing_ok=True)
+        return f"{compiler}: {error.strerror}"
+    if made.returncode:
+        fresh.unlink(missing_ok=True)
+        library.unlink(missing_ok=True)
+        return f"{compiler} failed: {made.stderr.strip()[-500:]}"
+    fresh.replace(library)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(compiled())

@@ -1,0 +1,241 @@
+"""The compiled resize says what the product in torch says, whatever picture, kernel and part it is given; without it torch resizes."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deploy.compile_resize import compiled as compile_library
+from hilum_preprocessing import InputSpec, StoredValues, compiled, prepare_stored
+from hilum_preprocessing.compiled import Samples, extremes, loaded, resized
+from hilum_preprocessing.kernels import taps
+from hilum_preprocessing.operations import Resize
+from hilum_preprocessing.reduction import FULL, Axis, Grid, on_grid
+from hilum_preprocessing.resample import pixels_of, resize
+from tests.support.peers import missing
+
+KERNELS = ["skimage", "cv2_area", "pil_bilinear_aa", "pil_bicubic_aa", "pil_lanczos", "cv2_linear", "torch_bicubic", "nearest"]
+SOURCE = compiled.LIBRARY.with_suffix(".c")
+RANGES = {"u1": (0, 255), "i1": (-128, 127), "u2": (0, 65535), "i2": (-32768, 32767)}
+
+has_library = pytest.mark.skipif(loaded()[0] is None, reason=f"resizes are done {loaded()[1]}")
+
+
+def dense(axis: Axis) -> np.ndarray:
+    exact = on_grid(taps(axis.kernel, axis.n_in, axis.n_out), axis.n_in, axis.grid)
+    matrix = np.zeros((axis.n_out, axis.length))
+    row, tap = np.nonzero(exact.weights)
+    np.add.at(matrix, (row, exact.first[row] + tap), exact.weights[row, tap])
+    return matrix
+
+
+def drawn(dtype: str, shape: tuple[int, int], seed: int = 0) -> np.ndarray:
+    low, high = RANGES[dtype]
+    return np.random.default_rng(seed).integers(low, high + 1, shape).astype(dtype)
+
+
+def test_a_machine_with_a_compiler_has_the_library() -> None:
+    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+        missing("no C compiler: resizes are done by torch (Debian packages gcc and libc6-dev)")
+    library, how = loaded()
+    assert library is not None, how
+
+
+@has_library
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    dtype=st.sampled_from([*RANGES, "f4"]),
+    kernels=st.tuples(st.sampled_from(KERNELS), st.sampled_from(KERNELS)),
+    before=st.tuples(st.integers(1, 150), st.integers(1, 700)),
+    after=st.tuples(st.integers(1, 90), st.integers(1, 90)),
+    margin=st.integers(0, 3),
+)
+def test_it_is_the_product_of_both_matrices(dtype, kernels, before, after, margin):
+    """Growing, shrinking, single samples, views into a larger picture."""
+    around = (before[0] + 2 * margin, before[1] + 2 * margin)
+    whole = np.random.default_rng(1).uniform(-1000, 1000, around).astype("f4") if dtype == "f4" else drawn(dtype, around)
+    array = whole[margin : margin + before[0], margin : margin + before[1]]
+    axes = [Axis(*axis) for axis in zip(kernels, before, after, strict=True)]
+    found = resized(Samples(array), *axes)
+    assert found is not None
+    down, across = map(dense, axes)
+    exact = down @ array.astype(np.float64) @ across.T
+    assert np.abs(found.image - exact).max() <= 4e-6 * max(1.0, float(np.abs(array).max()))
+    assert np.allclose(found.down, down.sum(axis=1), atol=1e-6)
+    assert np.allclose(found.across, across.sum(axis=1), atol=1e-6)
+    assert found.ends == (None if dtype == "f4" else (array.min(), array.max()))
+
+
+@has_library
+@pytest.mark.parametrize("dtype", RANGES)
+def test_clamps_and_tables_come_before_the_sums(dtype):
+    array = drawn(dtype, (203, 331))
+    axes = Axis("skimage", 203, 24), Axis("pil_bilinear_aa", 331, 40)
+    down, across = map(dense, axes)
+    low, high = RANGES[dtype][0] * 0.3 + 20.25, RANGES[dtype][1] * 0.6
+    for ends in ((low, high), (low, None), (None, high)):
+        found = resized(Samples(array, *ends), *axes)
+        exact = down @ np.clip(array.astype(float), *ends) @ across.T
+        assert np.abs(found.image - exact).max() <= 4e-6 * np.abs(array).max(), ends
+        assert found.ends == (array.min(), array.max()), "of what is stored, not of what the clamps leave"
+    lookup = np.sqrt(np.arange(1 << 8 * array.itemsize, dtype=np.float32))
+    levels = lookup[array.view(f"u{array.itemsize}")].astype(float)
+    assert np.abs(resized(Samples(array, lookup=lookup), *axes).image - down @ levels @ across.T).max() < 1e-3
+
+
+@has_library
+@pytest.mark.parametrize("grid", [Grid(2), Grid(4, 1)])
+def test_pictures_of_which_only_some_pixels_were_decoded(grid):
+    axes = Axis("skimage", 400, 30, grid), Axis("cv2_area", 333, 28, grid)
+    array = drawn("u2", (axes[0].length, axes[1].length))
+    down, across = map(dense, axes)
+    assert np.abs(resized(Samples(array), *axes).image - down @ array.astype(float) @ across.T).max() < 0.3
+
+
+@has_library
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(dtype=st.sampled_from([*RANGES]), shape=st.tuples(st.integers(1, 40), st.integers(1, 600)), seed=st.integers(0, 9))
+def test_smallest_and_largest(dtype, shape, seed):
+    array = drawn(dtype, shape, seed)
+    assert extremes(array) == (array.min(), array.max())
+    assert extremes(array[:, : shape[1] // 2 + 1]) == (array[:, : shape[1] // 2 + 1].min(), array[:, : shape[1] // 2 + 1].max())
+
+
+@has_library
+def test_what_it_cannot_read_is_left_to_torch():
+    axes = Axis("nearest", 20, 5), Axis("nearest", 30, 5)
+    for array in (np.zeros((20, 30), "u4"), np.zeros((20, 30), ">u2"), np.zeros((20, 60), "u2")[:, ::2], np.zeros((30, 20), "u2").T):
+        assert resized(Samples(array), *axes) is None
+        assert extremes(array) is None
+    assert resized(Samples(np.zeros((2, 70_000), "u2")), Axis("pil_lanczos", 2, 4096), Axis("pil_lanczos", 70_000, 8)) is None, "memory"
+
+
+@has_library
+def test_threads_do_not_meet():
+    pictures = [drawn("u2", (300 + 10 * number, 500 - 10 * number), number) for number in range(8)]
+    axes = [[Axis("skimage", length, 64) for length in picture.shape] for picture in pictures]
+    alone = [resized(Samples(picture), *pair).image for picture, pair in zip(pictures, axes, strict=True)]
+    differing: list[int] = []
+
+    def repeat(number: int) -> None:
+        again = (resized(Samples(pictures[number]), *axes[number]).image for _ in range(30))
+        differing.extend(number for image in again if not np.array_equal(image, alone[number]))
+
+    threads = [threading.Thread(target=repeat, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert differing == []
+
+
+@pytest.mark.parametrize("recipe", ["torchxrayvision_224", "chexpert_320", "vit_imagenet_224"])
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i2"])
+def test_a_recipe_gives_the_same_with_and_without_it(recipe, dtype, monkeypatch):
+    """Within what fp16 rounds; the reading of a picture does not depend on whether somebody had a compiler."""
+    bits = 8 if dtype == "u1" else 12
+    array = drawn(dtype, (611, 503)) >> (0 if dtype == "u1" else 4)
+    stored = StoredValues(array, bits, is_signed=dtype == "i2", is_monochrome1=False)
+    spec = InputSpec.from_mapping({"recipe": recipe})
+    with_it = prepare_stored(stored, spec)
+    monkeypatch.setattr(compiled, "loaded", lambda: (None, "by torch"))
+    apart = (with_it.float() - prepare_stored(stored, spec).float()).abs().max()
+    assert apart <= with_it.float().abs().max() / 1024
+
+
+def test_a_resize_of_floats_takes_it_and_torch_alike(monkeypatch):
+    picture = torch.from_numpy(np.random.default_rng(3).uniform(-1024, 1024, (333, 257)).astype(np.float32))
+    op = Resize(48, 40, kernel="skimage", clip_to_input=True)
+    with_it = resize(pixels_of(picture), op)
+    monkeypatch.setattr(compiled, "loaded", lambda: (None, "by torch"))
+    assert (with_it - resize(pixels_of(picture), op)).abs().max() < 1e-3
+
+
+@pytest.mark.parametrize("picture", [pixels_of(torch.ones(40, 50)), pixels_of(torch.ones(40, 50, dtype=torch.uint8))], ids=["f4", "u1"])
+def test_sums_of_a_flat_picture_are_flat(picture):
+    assert torch.allclose(resize(picture, Resize(7, 9, kernel="pil_bilinear_aa")), torch.ones(7, 9))
+
+
+def library_of(folder: Path, text: str) -> Path:
+    """What the hook makes of this source."""
+    source = folder / "resize.c"
+    source.write_text(text)
+    assert compile_library(source) is None
+    return source.with_suffix(".so")
+
+
+needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
+SAID = """
+import pathlib, sys
+from hilum_preprocessing import compiled
+compiled.LIBRARY = pathlib.Path(sys.argv[1])
+library, how = compiled.loaded()
+print(library is None, how)
+"""
+
+
+def said_of(library: Path) -> str:
+    return subprocess.run([sys.executable, "-c", SAID, library], capture_output=True, text=True, check=True).stdout
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("#define INTERFACE 1 ", "#define INTERFACE 2 ", "another version of Hilum"),
+        ("sums[j] += a * rows[0][j]", "sums[j] -= a * rows[0][j]", "computes wrong"),
+        ("most = in[j] > most", "most = in[j] < most", "computes wrong"),
+        ("void hilum_resize(", "void other(", "cannot be loaded"),
+    ],
+)
+def test_a_library_that_is_not_ours_or_wrong_is_not_used(before, after, said, tmp_path):
+    text = SOURCE.read_text()
+    assert before in text
+    found = said_of(library_of(tmp_path, text.replace(before, after)))
+    assert found.startswith("True")
+    assert said in found
+
+
+@needs_compiler
+def test_the_hook_compiles_and_replaces(tmp_path):
+    library = library_of(tmp_path, SOURCE.read_text())
+    mapped = ctypes.CDLL(str(library))
+    assert said_of(library) == "False by resize.so\n"
+    inode = library.stat().st_ino
+    library_of(tmp_path, SOURCE.read_text())
+    assert library.stat().st_ino != inode, "a process that runs keeps the old one"
+    assert mapped.hilum_resize_interface() == 1
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".c"] == ["resize.so"]
+
+
+def test_without_a_compiler_there_is_no_library_and_a_reason(tmp_path):
+    source = tmp_path / "resize.c"
+    source.write_text("int broken(")
+    source.with_suffix(".so").write_text("an old one")
+    assert "no C compiler" in str(compile_library(source, {"PATH": str(tmp_path)}))
+    assert not source.with_suffix(".so").exists()
+    assert "No such file" in str(compile_library(source, {"CC": str(tmp_path / "cc")}))
+    assert said_of(source.with_suffix(".so")).startswith("True by torch")
+
+
+@needs_compiler
+def test_what_the_compiler_says_is_passed_on(tmp_path):
+    source = tmp_path / "resize.c"
+    source.write_text("int broken(")
+    assert "error" in str(compile_library(source))
+    assert [path.name for path in tmp_path.iterdir()] == ["resize.c"]
+
+
+def test_a_full_grid_is_the_default():
+    assert Axis("nearest", 9, 3).grid == FULL
+    assert Axis("nearest", 9, 3).length == 9
