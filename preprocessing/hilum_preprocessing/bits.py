@@ -76,9 +76,11 @@ def from_samples(array: NDArray[Any], samples: Samples, header: PixelHeader) -> 
     if samples.precision == header.bits_allocated and not samples.is_lossy and not samples.is_signed:
         return stored_bits(array, header)
     values = array if samples.is_signed or not header.is_signed else _sign_extended(array, samples.precision)
-    fitting, is_clamped = _fitting(values, header, samples)
+    ends = extremes(values) if values.ndim == 2 else None
+    fitting, is_clamped = _fitting(values, header, samples, ends)
     seen = {Flag.VALUES_CLAMPED: is_clamped, Flag.BITS_STORED_DOUBTFUL: samples.precision < header.bits_stored}
-    return Decoded(fitting.astype(header.dtype, copy=False), tuple(flag for flag, is_seen in seen.items() if is_seen))
+    flags = tuple(flag for flag, is_seen in seen.items() if is_seen)
+    return Decoded(fitting.astype(header.dtype, copy=False), flags, ends=None if is_clamped else ends)
 
 
 def _sign_extended(array: NDArray[Any], precision: int) -> NDArray[Any]:
@@ -86,12 +88,12 @@ def _sign_extended(array: NDArray[Any], precision: int) -> NDArray[Any]:
     return (array << spare).view(f"i{array.itemsize}") >> spare
 
 
-def _fitting(values: NDArray[Any], header: PixelHeader, samples: Samples) -> tuple[NDArray[Any], bool]:
+def _fitting(values: NDArray[Any], header: PixelHeader, samples: Samples, ends: tuple[int, int] | None) -> tuple[NDArray[Any], bool]:
     """Values within Bits Stored, and whether some had to be clamped to it."""
     low, high = (
         (-(1 << (header.bits_stored - 1)), (1 << (header.bits_stored - 1)) - 1) if header.is_signed else (0, (1 << header.bits_stored) - 1)
     )
-    least, most = _ends(values, low, high)
+    least, most = ends or _ends(values, low, high)
     if low <= least and most <= high:
         return values, False
     outside = np.count_nonzero((values < low) | (values > high)) / values.size

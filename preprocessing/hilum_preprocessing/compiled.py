@@ -144,7 +144,7 @@ def loaded() -> tuple[ctypes.CDLL | None, str]:
         problem = f"cannot be loaded ({error})"
     if problem:
         return None, f"by torch, which takes three times as long: {LIBRARY.name} {problem}"
-    return library, f"by {LIBRARY.name}"
+    return library, f"compiled ({LIBRARY.name})"
 
 
 def _problem(library: ctypes.CDLL) -> str:

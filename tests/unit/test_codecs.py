@@ -65,6 +65,7 @@ def test_what_was_encoded_is_decoded(uid, bits, is_signed):
     assert stored.array.dtype == array.dtype
     assert np.abs(stored.array.astype(int) - array).max() <= ENCODERS[uid].grey_levels(bits)
     assert (Flag.LOSSY in stored.flags) == CODECS[uid].is_lossy
+    assert stored.ends in (None, (stored.array.min(), stored.array.max()))
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (40, 1), (7, 9), (64, 8), (17, 256)])

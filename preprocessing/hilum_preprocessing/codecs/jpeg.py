@@ -7,6 +7,7 @@ on the way, the frame header and where the data end are looked at here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import imagecodecs
@@ -61,7 +62,7 @@ def _dct(codestream: Codestream, header: PixelHeader, precisions: range) -> Deco
     if header.is_signed:
         raise NotAnalysable(Reason.CODESTREAM_MISMATCH, "lossy JPEG samples are unsigned, Pixel Representation is 1")
     decoded = from_samples(_decoded(codestream, found, header), Samples(found.precision, is_lossy=True), header)
-    return Decoded(decoded.array, decoded.flags, is_rgb=found.components == 3)
+    return replace(decoded, is_rgb=found.components == 3)
 
 
 def _decoded(codestream: Codestream, found: JpegHeader, header: PixelHeader) -> NDArray[Any]:

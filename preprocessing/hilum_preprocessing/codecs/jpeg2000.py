@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 import imagecodecs
@@ -76,7 +77,7 @@ def _whole(codestream: Codestream, header: PixelHeader, decoder: Callable[[Codes
     check_tile_parts(codestream, found)
     samples = Samples(found.precision, found.is_signed, is_lossy=not found.is_reversible)
     decoded = from_samples(decoder(codestream), samples, without_high_bit(header))
-    return Decoded(decoded.array, decoded.flags, is_rgb=found.has_mct)
+    return replace(decoded, is_rgb=found.has_mct)
 
 
 def _checked(codestream: Codestream, header: PixelHeader, reduce: int, levels: int) -> J2kHeader:
