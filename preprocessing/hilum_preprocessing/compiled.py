@@ -168,7 +168,8 @@ def _dense(axis: Axis) -> NDArray[np.float64]:
 
 
 def _is_readable(array: NDArray[Any]) -> bool:
-    return array.dtype in _TYPES and array.size > 0 and array.strides[1] == array.itemsize and array.strides[0] % array.itemsize == 0
+    is_known = array.dtype in _TYPES and array.flags.aligned and array.size > 0
+    return is_known and array.strides[1] == array.itemsize and array.strides[0] % array.itemsize == 0
 
 
 def _resized(library: ctypes.CDLL, samples: Samples, rows: Axis, columns: Axis) -> Resized | None:

@@ -64,8 +64,13 @@ def pixels_of(image: Tensor) -> Pixels:
         fill=lambda out, part: out.copy_(image[part]),
         extremes=extremes,
         is_uint8=image.dtype == torch.uint8,
-        samples=Samples(image.numpy()) if image.device.type == "cpu" else None,
+        samples=Samples(image.numpy()) if _is_plain(image) else None,
     )
+
+
+def _is_plain(image: Tensor) -> bool:
+    """Whether numpy may see the same memory."""
+    return image.device.type == "cpu" and image.dtype in (torch.float32, torch.uint8) and not image.requires_grad
 
 
 def whole(pixels: Pixels) -> Tensor:

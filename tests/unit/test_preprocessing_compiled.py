@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import shutil
 import subprocess
 import sys
@@ -22,7 +23,7 @@ from hilum_preprocessing.kernels import taps
 from hilum_preprocessing.operations import Resize
 from hilum_preprocessing.reduction import FULL, Axis, Grid, on_grid
 from hilum_preprocessing.resample import pixels_of, resize
-from tests.support.peers import missing
+from tests.support.peers import missing, require_program
 
 KERNELS = ["skimage", "cv2_area", "pil_bilinear_aa", "pil_bicubic_aa", "pil_lanczos", "cv2_linear", "torch_bicubic", "nearest"]
 SOURCE = compiled.LIBRARY.with_suffix(".c")
@@ -114,7 +115,8 @@ def test_smallest_and_largest(dtype, shape, seed):
 @has_library
 def test_what_it_cannot_read_is_left_to_torch():
     axes = Axis("nearest", 20, 5), Axis("nearest", 30, 5)
-    for array in (np.zeros((20, 30), "u4"), np.zeros((20, 30), ">u2"), np.zeros((20, 60), "u2")[:, ::2], np.zeros((30, 20), "u2").T):
+    odd = np.frombuffer(bytes(1201), "u2", 600, 1).reshape(20, 30)
+    for array in (np.zeros((20, 30), "u4"), np.zeros((20, 30), ">u2"), np.zeros((20, 60), "u2")[:, ::2], np.zeros((30, 20), "u2").T, odd):
         assert resized(Samples(array), *axes) is None
         assert extremes(array) is None
     assert resized(Samples(np.zeros((2, 70_000), "u2")), Axis("pil_lanczos", 2, 4096), Axis("pil_lanczos", 70_000, 8)) is None, "memory"
@@ -245,6 +247,40 @@ def test_what_the_compiler_says_is_passed_on(tmp_path):
     source.write_text("int broken(")
     assert "error" in str(compile_library(source))
     assert [path.name for path in tmp_path.iterdir()] == ["resize.c"]
+
+
+GUARDED = """
+import pathlib, sys
+import numpy as np
+from hilum_preprocessing import compiled
+from hilum_preprocessing.reduction import Axis, Grid
+compiled.LIBRARY = pathlib.Path(sys.argv[1])
+library, how = compiled.loaded()
+assert library is not None, how
+rng = np.random.default_rng(0)
+kernels = ["skimage", "cv2_area", "pil_bilinear_aa", "pil_lanczos", "cv2_linear", "torch_bicubic", "nearest"]
+for _ in range(400):
+    grids = [Grid(int(step)) for step in rng.integers(1, 4, 2)]
+    lengths = [(int(rng.integers(1, most)), int(rng.integers(1, 70))) for most in (90, 800)]
+    axes = [Axis(rng.choice(kernels), *pair, grid) for pair, grid in zip(lengths, grids)]
+    array = rng.integers(0, 120, [axis.length for axis in axes]).astype(rng.choice(["u1", "i1", "u2", "i2", "f4"]))
+    lookup = np.zeros(256 ** array.itemsize, "f4") if array.dtype != np.float32 and rng.integers(2) else None
+    compiled.extremes(array)
+    compiled.resized(compiled.Samples(array, lookup=lookup), *axes)
+print("nothing outside")
+"""
+
+
+@needs_compiler
+def test_it_stays_within_its_arrays(tmp_path):
+    """GCC's sanitizers look at every access: a picture's shape comes from outside, and this is C."""
+    library = tmp_path / "resize.so"
+    options = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    subprocess.run([require_program("gcc", "gcc"), *options, "-o", library, SOURCE], check=True)
+    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    guarded = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
+    run = subprocess.run([sys.executable, "-c", GUARDED, library], capture_output=True, text=True, check=False, env=guarded)
+    assert run.stdout == "nothing outside\n", run.stderr[-3000:]
 
 
 def test_a_full_grid_is_the_default():
