@@ -1,8 +1,9 @@
 """What `make bench-preprocess` compares: the authors' code path beside ours, on the same object, in the same process.
 
 The pictures are synthetic, of 12 bits (8 for JPEG Baseline), and compress about as radiographs do. `plain` is torchxrayvision's
-read_xray_dcm; `shown` is its VinDr loader, which applies modality LUT and window before the same crop and resize. Both take
-`Dataset.pixel_array` as it comes: pydicom chooses the decoder. `fastest` is `shown` with the quickest plug-in picked by hand.
+read_xray_dcm; `shown` is its VinDr loader, which applies modality LUT and window before the same crop and resize; rows with the name
+of a recipe are that recipe, up to its grey levels. All take `Dataset.pixel_array` as it comes: pydicom chooses the decoder. `fastest` is
+`shown` with the quickest plug-in picked by hand.
 """
 
 from __future__ import annotations
@@ -109,6 +110,10 @@ def _with_decoding(folder: Path, size: tuple[int, int]) -> list[Case]:
             found.append(Case(f"{name}, shown, fastest", by_hand, ours, None, codec, (syntax.uid, syntax.fastest)))
         plain = partial(_read, path, "", authors.read_xray_dcm)
         found.append(Case(f"{name}, plain", plain, partial(_ours, path, _spec(_PLAIN)), None, codec, decoder))
+        if not syntax.encode:
+            found += [
+                Case(f"{name}, {recipe}", partial(_grey, path, way), partial(_ours_grey, path, _spec(recipe))) for recipe, way in _GREY
+            ]
     # The last one is JPEG 2000.
     return [*found, Case(f"{name}, shown, reduced", shown, partial(_ours, path, _reducing_spec()), _REDUCED_GOAL, None, decoder)]
 
@@ -153,6 +158,28 @@ def _read(path: Path, plugin: str, read: Callable[[Dataset], Array]) -> Array:
     if plugin:
         dataset.pixel_array_options(decoding_plugin=plugin)
     return np.asarray(authors.torchxrayvision(dataset, 224, read)[0])
+
+
+def _chexpert(dataset: Dataset) -> Array:
+    """PXS_preprocessing.py, then Resize((320, 320))."""
+    return authors.pillow_resize(authors.chexpert_jpg(dataset), 320, 320, authors.BILINEAR)
+
+
+def _vit(dataset: Dataset) -> Array:
+    """What a general vision model is shown, then its image processor's resize."""
+    return authors.pillow_resize(authors.shown_uint8(dataset), 224, 224, authors.BILINEAR)
+
+
+_GREY = (("chexpert_320", _chexpert), ("vit_imagenet_224", _vit))
+
+
+def _grey(path: Path, way: Callable[[Dataset], Array]) -> Array:
+    """Grey levels 0 to 255, before ToTensor and Normalize."""
+    return way(dcmread(path)).astype(np.float32)
+
+
+def _ours_grey(path: Path, spec: InputSpec) -> Array:
+    return _ours(path, spec).astype(np.float32)
 
 
 def _ours(path: Path, spec: InputSpec) -> Array:

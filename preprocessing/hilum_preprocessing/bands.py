@@ -16,16 +16,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hilum_preprocessing.bounded import BoundedCache
-from hilum_preprocessing.kernels import Taps, as_pillow_integers, taps
+from hilum_preprocessing.kernels import HALF, Taps, as_pillow_integers, taps
 from hilum_preprocessing.reduction import Axis, on_grid
 
 Array = NDArray[np.float64]
 
 Arithmetic = Literal["float", "fp16", "pillow"]
 """How weights are held. float: float32. fp16: half precision, for GPUs. pillow: Pillow's whole numbers, 1.0 being 2^22."""
-
-HALF = 1 << 11
-"""A whole weight w is high * HALF + low with |low| <= HALF / 2, and float32 adds both halves, times grey levels, without error."""
 
 # Measured from 2048 to 224 and to 512: 4 pays per call, 16 multiplies more zeros.
 _GROUP = 8

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hilum_preprocessing import compiled
 from hilum_preprocessing.errors import NotAnalysable, Reason
 
 _ROWS_AT_ONCE = 64
@@ -43,9 +44,18 @@ def _least(array: NDArray[Any], origin: int, sign: int) -> int:
 
 def counts(array: NDArray[Any], first: int, length: int) -> NDArray[np.int64]:
     """(length,) how many pixels have the stored value `first`, `first + 1` …; none lies outside."""
+    if (by_bits := compiled.counts(array)) is not None:
+        return _by_value(by_bits, array.dtype, first, length)
     found = np.zeros(length, np.int64)
     for block in _blocks(array):
         found += np.bincount(block.ravel().astype(np.intp) - first, minlength=length)
+    return found
+
+
+def _by_value(by_bits: NDArray[np.int64], dtype: np.dtype[Any], first: int, length: int) -> NDArray[np.int64]:
+    values = np.arange(first, min(first + length, int(np.iinfo(dtype).max) + 1))
+    found = np.zeros(length, np.int64)
+    found[: len(values)] = by_bits[values.astype(dtype).view(f"u{dtype.itemsize}")]
     return found
 
 

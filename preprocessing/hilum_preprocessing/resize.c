@@ -1,4 +1,5 @@
-/* A resize of one picture on a CPU: rows first, four at a time, straight from the stored samples; and their smallest and largest one.
+/* Resizes of one picture on a CPU, straight from the stored samples: in floats, rows first, four at a time; in whole grey levels as Pillow does,
+   columns first. And the smallest and the largest stored sample, and how often each is there.
    Called by compiled.py, which says what the arrays hold and why this is written in C. No allocation, no global state: any number of threads may call it.
 
    Plain loops, which GCC and Clang make vectors of. The loop over stored samples is compiled a second time for AVX2, because a library
@@ -6,8 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
-#define INTERFACE 1 /* compiled.py refuses a library with another number */
+#define INTERFACE 2 /* compiled.py refuses a library with another number */
 #define STEP 4      /* rows that are added at once: each sum is then loaded and stored a fourth as often */
 #define CHUNK 256   /* columns: measured; four rows of floats and the sums that they go to stay in the first cache */
 #define AHEAD 8     /* rows: what a processor fetches by itself begins anew with every row of a chunk */
@@ -24,6 +28,7 @@ typedef struct {
     int32_t is_clamped;   /* then to low..high, before anything else */
     float low, high;
     const float *lookup;  /* or NULL; by the stored bits, seen as an unsigned number */
+    const uint8_t *levels; /* the same for whole grey levels; NULL: samples of UINT8 are grey levels */
 } Source;
 
 typedef struct {
@@ -41,6 +46,22 @@ typedef struct {
 } Across;
 
 INLINE int at_most(int value, int limit) { return value < limit ? value : limit; }
+
+/* Pillow's weights, whole numbers of which ONE is 1.0: `high * HALF + low`, so that 16 bits hold either. No sum leaves 32 bits. */
+#define ONE_BITS 22
+#define HALF 2048
+
+typedef struct {
+    int32_t outputs, taps;
+    const int32_t *first;   /* (outputs) */
+    const int16_t *high, *low; /* (outputs, taps) */
+} WholeAcross;
+
+typedef struct {
+    int32_t outputs, taps;
+    const int32_t *first;   /* (outputs) */
+    const int32_t *weights; /* (outputs, taps); tap t of output i stands in row first[i] + t, or is 0 */
+} WholeDown;
 
 int hilum_resize_interface(void) { return INTERFACE; }
 
@@ -144,6 +165,72 @@ INLINE void resize(const Source *source, const Down *down, const Across *across,
     }
 }
 
+/* Grey level of a sum with Pillow's weights: one half added, shifted down, clipped (Resample.c, clip8). */
+INLINE uint8_t grey(int32_t sum)
+{
+    const int32_t level = (sum + (1 << (ONE_BITS - 1))) >> ONE_BITS;
+    return (uint8_t)(level < 0 ? 0 : level > 255 ? 255 : level);
+}
+
+#define GREY(TYPE, LEVEL) do { const TYPE *restrict in = (const TYPE *)source->samples + begin; for (int j = 0; j < source->columns; j++) out[j] = LEVEL; } while (0)
+
+/* The grey levels of the row that begins at `begin`. */
+INLINE void read_grey(const Source *source, int64_t begin, int16_t *restrict out)
+{
+    const uint8_t *restrict levels = source->levels;
+    if (!levels) GREY(uint8_t, in[j]);
+    else if (source->type == UINT8 || source->type == INT8) GREY(uint8_t, levels[in[j]]);
+    else GREY(uint16_t, levels[in[j]]);
+}
+
+INLINE int32_t whole_product(const int16_t *restrict x, const int16_t *restrict high, const int16_t *restrict low, int taps)
+{
+    int32_t highs = 0, lows = 0;
+    for (int t = 0; t < taps; t++) highs += x[t] * high[t];
+    for (int t = 0; t < taps; t++) lows += x[t] * low[t];
+    return highs * HALF + lows;
+}
+
+/* The outputs across from `i` on, of one row of grey levels. */
+INLINE void narrow_from(int i, const int16_t *line, const WholeAcross *across, uint8_t *out)
+{
+    for (; i < across->outputs; i++) {
+        const int64_t at = (int64_t)i * across->taps;
+        out[i] = grey(whole_product(line + across->first[i], across->high + at, across->low + at, across->taps));
+    }
+}
+
+static void narrow_row(const int16_t *line, const WholeAcross *across, uint8_t *out) { narrow_from(0, line, across, out); }
+
+/* `line` (columns and the taps beyond them, which are 0), `narrow` (rows, across.outputs). */
+INLINE void resize_whole(const Source *source, const WholeDown *down, const WholeAcross *across, int16_t *line, uint8_t *narrow, uint8_t *out,
+                         void (*narrow_one)(const int16_t *, const WholeAcross *, uint8_t *))
+{
+    const int outputs = across->outputs;
+    for (int row = 0; row < source->rows; row++) {
+        fetch(source, at_most(row + 2, source->rows - 1) * source->stride, source->columns);
+        read_grey(source, row * source->stride, line);
+        narrow_one(line, across, narrow + (int64_t)row * outputs);
+    }
+    for (int i = 0; i < down->outputs; i++)
+        for (int j = 0; j < outputs; j += CHUNK) {
+            const int n = at_most(outputs - j, CHUNK);
+            int32_t sums[CHUNK] = {0};
+            for (int t = 0; t < down->taps; t++) {
+                const int32_t weight = down->weights[(int64_t)i * down->taps + t];
+                const uint8_t *restrict x = narrow + (int64_t)at_most(down->first[i] + t, source->rows - 1) * outputs + j;
+                for (int k = 0; k < n; k++) sums[k] += weight * x[k];
+            }
+            for (int k = 0; k < n; k++) out[(int64_t)i * outputs + j + k] = grey(sums[k]);
+        }
+}
+
+#define COUNT(TYPE) \
+    do { \
+        const TYPE *restrict in = (const TYPE *)source->samples + row * source->stride; \
+        for (int j = 0; j < source->columns; j++) tables[(int64_t)(j & 3) * entries + in[j]]++; \
+    } while (0)
+
 INLINE void extremes(const Source *source, int32_t ends[2])
 {
     for (int row = 0; row < source->rows; row++) widen(source, row * source->stride, source->columns, ends);
@@ -154,6 +241,41 @@ INLINE void extremes(const Source *source, int32_t ends[2])
 AVX2 static void resize_avx2(const Source *source, const Down *down, const Across *across, float *memory, int64_t width, float *out, int32_t ends[2])
 {
     resize(source, down, across, memory, width, out, ends);
+}
+
+/* Eight partial sums of one output across. */
+AVX2 static inline __m256i partial_sums(int i, const int16_t *line, const WholeAcross *across)
+{
+    const int16_t *x = line + across->first[i], *high = across->high + (int64_t)i * across->taps, *low = across->low + (int64_t)i * across->taps;
+    __m256i highs = _mm256_setzero_si256(), lows = highs;
+    for (int t = 0; t < across->taps; t += 16) {
+        const __m256i levels = _mm256_loadu_si256((const __m256i *)(x + t));
+        highs = _mm256_add_epi32(highs, _mm256_madd_epi16(levels, _mm256_loadu_si256((const __m256i *)(high + t))));
+        lows = _mm256_add_epi32(lows, _mm256_madd_epi16(levels, _mm256_loadu_si256((const __m256i *)(low + t))));
+    }
+    return _mm256_add_epi32(_mm256_slli_epi32(highs, 11), lows);
+}
+
+/* narrow_row, whose compiler adds up the lanes of each output by itself: half of its time. Here eight outputs are added up at once. */
+AVX2 static void narrow_row_avx2(const int16_t *line, const WholeAcross *across, uint8_t *out)
+{
+    int i = 0;
+    for (; i + 8 <= across->outputs; i += 8) {
+        __m256i s[8];
+        for (int k = 0; k < 8; k++) s[k] = partial_sums(i + k, line, across);
+        const __m256i left = _mm256_hadd_epi32(_mm256_hadd_epi32(s[0], s[1]), _mm256_hadd_epi32(s[2], s[3]));
+        const __m256i right = _mm256_hadd_epi32(_mm256_hadd_epi32(s[4], s[5]), _mm256_hadd_epi32(s[6], s[7]));
+        const __m256i sums = _mm256_add_epi32(_mm256_permute2x128_si256(left, right, 0x20), _mm256_permute2x128_si256(left, right, 0x31));
+        int32_t eight[8];
+        memcpy(eight, &sums, sizeof eight);
+        for (int k = 0; k < 8; k++) out[i + k] = grey(eight[k]);
+    }
+    narrow_from(i, line, across, out);
+}
+
+AVX2 static void resize_whole_avx2(const Source *source, const WholeDown *down, const WholeAcross *across, int16_t *line, uint8_t *narrow, uint8_t *out)
+{
+    resize_whole(source, down, across, line, narrow, out, narrow_row_avx2);
 }
 AVX2 static void extremes_avx2(const Source *source, int32_t ends[2]) { extremes(source, ends); }
 #define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
@@ -175,4 +297,22 @@ void hilum_extremes(const Source *source, int32_t ends[2])
 {
     if (HAS_AVX2) extremes_avx2(source, ends);
     else extremes(source, ends);
+}
+
+/* `out` (down.outputs, across.outputs). */
+void hilum_resize_whole(const Source *source, const WholeDown *down, const WholeAcross *across, int16_t *line, uint8_t *narrow, uint8_t *out)
+{
+#ifdef __x86_64__
+    if (HAS_AVX2) { resize_whole_avx2(source, down, across, line, narrow, out); return; }
+#endif
+    resize_whole(source, down, across, line, narrow, out, narrow_row);
+}
+
+/* `tables` (4, entries): how often each stored sample is there, by its bits. Four tables, because neighbours are often equal, and a counter that
+   was just written is slow to read. */
+void hilum_counts(const Source *source, uint32_t *tables, int64_t entries)
+{
+    for (int64_t row = 0; row < source->rows; row++) {
+        if (source->type == UINT8 || source->type == INT8) COUNT(uint8_t); else COUNT(uint16_t);
+    }
 }

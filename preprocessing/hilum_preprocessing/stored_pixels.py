@@ -100,14 +100,16 @@ def pixels_of_stored(
     limits = partial(_level_extremes, array, table)
     make = partial(Pixels, (words.shape[0], words.shape[1]), words.device, extremes=limits, is_uint8=is_uint8)
     is_here = words.device.type == "cpu"
+    levels = table.lookup(array.dtype, np.uint8) if is_here and is_uint8 else None
     if line is None:
         lookup = table.lookup(array.dtype, np.float32)
-        samples = Samples(array, lookup=lookup) if is_here else None
+        samples = Samples(array, lookup=lookup, levels=levels) if is_here else None
         return make(fill=partial(_look_up, words, torch.from_numpy(lookup).to(words.device)), samples=samples)
     if arithmetic == "float" and not is_uint8:
         samples = Samples(array, line.low, line.high) if is_here else None
         return make(fill=partial(_clamped, words, line), line=(line.slope, line.offset), samples=samples)
-    return make(fill=partial(_on_line, words, line))
+    samples = Samples(array, lookup=table.lookup(array.dtype, np.float32), levels=levels) if is_here and is_uint8 else None
+    return make(fill=partial(_on_line, words, line), samples=samples)
 
 
 def stored_extremes(array: NDArray[Any]) -> tuple[int, int]:

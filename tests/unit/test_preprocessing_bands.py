@@ -11,11 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilum_preprocessing.bands import HALF, MATRICES, bands
+from hilum_preprocessing.bands import MATRICES, bands
 from hilum_preprocessing.bounded import BoundedCache
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.extent import counts, extent
-from hilum_preprocessing.kernels import Taps, as_pillow_integers, taps
+from hilum_preprocessing.kernels import HALF, Taps, as_pillow_integers, taps
 from hilum_preprocessing.operations import Resize
 from hilum_preprocessing.reduction import Axis
 from hilum_preprocessing.resample import pixels_of, resize

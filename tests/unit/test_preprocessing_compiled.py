@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from deploy.compile_resize import compiled as compile_library
 from hilum_preprocessing import InputSpec, StoredValues, compiled, prepare_stored
-from hilum_preprocessing.compiled import Samples, extremes, loaded, resized
+from hilum_preprocessing.compiled import Samples, extremes, loaded, resized, resized_whole
 from hilum_preprocessing.kernels import taps
 from hilum_preprocessing.operations import Resize
 from hilum_preprocessing.reduction import FULL, Axis, Grid, on_grid
@@ -113,12 +114,48 @@ def test_smallest_and_largest(dtype, shape, seed):
 
 
 @has_library
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(
+    kernel=st.sampled_from(KERNELS),
+    before=st.tuples(st.integers(1, 200), st.integers(1, 600)),
+    after=st.tuples(st.integers(1, 90), st.integers(1, 90)),
+)
+def test_whole_grey_levels_are_those_of_torch_to_the_bit(kernel, before, after):
+    """Which are Pillow's: test_preprocessing_kernels."""
+    pixels = pixels_of(torch.from_numpy(drawn("u1", before)))
+    op = Resize(*after, kernel=kernel, compute="uint8_rounded")
+    assert resized_whole(pixels.samples, *(Axis(kernel, *axis) for axis in zip(before, after, strict=True))) is not None
+    assert torch.equal(resize(pixels, op), resize(replace(pixels, samples=None), op))
+
+
+@has_library
+@pytest.mark.parametrize("dtype", RANGES)
+def test_whole_grey_levels_of_a_table(dtype):
+    array = drawn(dtype, (150, 333))
+    levels = np.random.default_rng(5).integers(0, 256, 1 << 8 * array.itemsize).astype(np.uint8)
+    axes = Axis("pil_bicubic_aa", 150, 40), Axis("pil_lanczos", 333, 51)
+    shown = levels[array.view(f"u{array.itemsize}")]
+    assert np.array_equal(resized_whole(Samples(array, levels=levels), *axes), resized_whole(Samples(shown), *axes))
+    assert resized_whole(Samples(array), *axes) is None or dtype == "u1", "no grey levels without a table"
+
+
+@has_library
+@pytest.mark.parametrize("dtype", RANGES)
+def test_each_stored_value_is_counted(dtype):
+    array = drawn(dtype, (203, 331))[3:, 5:]
+    bits = array.view(f"u{array.itemsize}")
+    assert np.array_equal(compiled.counts(array), np.bincount(bits.ravel(), minlength=1 << 8 * array.itemsize))
+
+
+@has_library
 def test_what_it_cannot_read_is_left_to_torch():
     axes = Axis("nearest", 20, 5), Axis("nearest", 30, 5)
     odd = np.frombuffer(bytes(1201), "u2", 600, 1).reshape(20, 30)
     for array in (np.zeros((20, 30), "u4"), np.zeros((20, 30), ">u2"), np.zeros((20, 60), "u2")[:, ::2], np.zeros((30, 20), "u2").T, odd):
         assert resized(Samples(array), *axes) is None
         assert extremes(array) is None
+        assert compiled.counts(array) is None
+        assert resized_whole(Samples(array, levels=np.zeros(65536, "u1")), *axes) is None
     assert resized(Samples(np.zeros((2, 70_000), "u2")), Axis("pil_lanczos", 2, 4096), Axis("pil_lanczos", 70_000, 8)) is None, "memory"
 
 
@@ -205,9 +242,12 @@ def said_of(library: Path) -> str:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("#define INTERFACE 1 ", "#define INTERFACE 2 ", "another version of Hilum"),
+        ("#define INTERFACE 2 ", "#define INTERFACE 1 ", "another version of Hilum"),
         ("sums[j] += a * rows[0][j]", "sums[j] -= a * rows[0][j]", "computes wrong"),
         ("most = in[j] > most", "most = in[j] < most", "computes wrong"),
+        ("lows += x[t] * low[t]", "lows += x[t] * high[t]", "computes wrong"),
+        ("_mm256_slli_epi32(highs, 11)", "_mm256_slli_epi32(highs, 10)", "computes wrong"),
+        ("* entries + in[j]]++", "* entries + in[j]]--", "computes wrong"),
         ("void hilum_resize(", "void other(", "cannot be loaded"),
     ],
 )
@@ -227,7 +267,7 @@ def test_the_hook_compiles_and_replaces(tmp_path):
     inode = library.stat().st_ino
     library_of(tmp_path, SOURCE.read_text())
     assert library.stat().st_ino != inode, "a process that runs keeps the old one"
-    assert mapped.hilum_resize_interface() == 1
+    assert mapped.hilum_resize_interface() > 0
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".c"] == ["resize.so"]
 
 
@@ -267,6 +307,10 @@ for _ in range(400):
     lookup = np.zeros(256 ** array.itemsize, "f4") if array.dtype != np.float32 and rng.integers(2) else None
     compiled.extremes(array)
     compiled.resized(compiled.Samples(array, lookup=lookup), *axes)
+    if array.dtype != np.float32:
+        levels = None if array.dtype == np.uint8 else np.zeros(256 ** array.itemsize, "u1")
+        assert compiled.resized_whole(compiled.Samples(array, levels=levels), *axes) is not None
+        compiled.counts(array)
 print("nothing outside")
 """
 
