@@ -1,14 +1,15 @@
-/* Resizes of one picture on a CPU, straight from the stored samples: in floats, rows first, four at a time; in whole grey levels as Pillow does,
-   columns first. And the smallest and the largest stored sample, and how often each is there.
-   Called by compiled.py, which says what the arrays hold and why this is written in C. No allocation, no global state: any number of threads may call it.
+/* Resizes of one picture on a CPU, straight from the stored samples: in floats, rows first, four at a time; in whole grey levels as
+   Pillow does, columns first. And the smallest and the largest stored sample, and how often each is there. Called by compiled.py, which
+   says what the arrays hold and why this is written in C. No allocation, no global state: any number of threads may call it.
 
    Plain loops, which GCC and Clang make vectors of. The loop over stored samples is compiled a second time for AVX2, because a library
    that is built on one machine and copied to another can only count on SSE2. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#ifdef __x86_64__
+#if defined(__x86_64__) && !defined(PLAIN) /* PLAIN: as on other processors, for a test */
 #include <immintrin.h>
+#define X86
 #endif
 
 #define INTERFACE 2 /* compiled.py refuses a library with another number */
@@ -49,7 +50,8 @@ INLINE int at_most(int value, int limit) { return value < limit ? value : limit;
 
 /* Pillow's weights, whole numbers of which ONE is 1.0: `high * HALF + low`, so that 16 bits hold either. No sum leaves 32 bits. */
 #define ONE_BITS 22
-#define HALF 2048
+#define HALF_BITS 11
+#define HALF (1 << HALF_BITS)
 
 typedef struct {
     int32_t outputs, taps;
@@ -172,7 +174,11 @@ INLINE uint8_t grey(int32_t sum)
     return (uint8_t)(level < 0 ? 0 : level > 255 ? 255 : level);
 }
 
-#define GREY(TYPE, LEVEL) do { const TYPE *restrict in = (const TYPE *)source->samples + begin; for (int j = 0; j < source->columns; j++) out[j] = LEVEL; } while (0)
+#define GREY(TYPE, LEVEL) \
+    do { \
+        const TYPE *restrict in = (const TYPE *)source->samples + begin; \
+        for (int j = 0; j < source->columns; j++) out[j] = LEVEL; \
+    } while (0)
 
 /* The grey levels of the row that begins at `begin`. */
 INLINE void read_grey(const Source *source, int64_t begin, int16_t *restrict out)
@@ -228,7 +234,10 @@ INLINE void resize_whole(const Source *source, const WholeDown *down, const Whol
 #define COUNT(TYPE) \
     do { \
         const TYPE *restrict in = (const TYPE *)source->samples + row * source->stride; \
-        for (int j = 0; j < source->columns; j++) tables[(int64_t)(j & 3) * entries + in[j]]++; \
+        int j = 0; \
+        for (; j + 4 <= source->columns; j += 4) \
+            for (int k = 0; k < 4; k++) tables[k * entries + in[j + k]]++; \
+        for (; j < source->columns; j++) tables[in[j]]++; \
     } while (0)
 
 INLINE void extremes(const Source *source, int32_t ends[2])
@@ -236,7 +245,7 @@ INLINE void extremes(const Source *source, int32_t ends[2])
     for (int row = 0; row < source->rows; row++) widen(source, row * source->stride, source->columns, ends);
 }
 
-#ifdef __x86_64__
+#ifdef X86
 #define AVX2 __attribute__((target("avx2,fma")))
 AVX2 static void resize_avx2(const Source *source, const Down *down, const Across *across, float *memory, int64_t width, float *out, int32_t ends[2])
 {
@@ -253,7 +262,7 @@ AVX2 static inline __m256i partial_sums(int i, const int16_t *line, const WholeA
         highs = _mm256_add_epi32(highs, _mm256_madd_epi16(levels, _mm256_loadu_si256((const __m256i *)(high + t))));
         lows = _mm256_add_epi32(lows, _mm256_madd_epi16(levels, _mm256_loadu_si256((const __m256i *)(low + t))));
     }
-    return _mm256_add_epi32(_mm256_slli_epi32(highs, 11), lows);
+    return _mm256_add_epi32(_mm256_slli_epi32(highs, HALF_BITS), lows);
 }
 
 /* narrow_row, whose compiler adds up the lanes of each output by itself: half of its time. Here eight outputs are added up at once. */
@@ -302,7 +311,7 @@ void hilum_extremes(const Source *source, int32_t ends[2])
 /* `out` (down.outputs, across.outputs). */
 void hilum_resize_whole(const Source *source, const WholeDown *down, const WholeAcross *across, int16_t *line, uint8_t *narrow, uint8_t *out)
 {
-#ifdef __x86_64__
+#ifdef X86
     if (HAS_AVX2) { resize_whole_avx2(source, down, across, line, narrow, out); return; }
 #endif
     resize_whole(source, down, across, line, narrow, out, narrow_row);

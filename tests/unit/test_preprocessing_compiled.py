@@ -246,8 +246,8 @@ def said_of(library: Path) -> str:
         ("sums[j] += a * rows[0][j]", "sums[j] -= a * rows[0][j]", "computes wrong"),
         ("most = in[j] > most", "most = in[j] < most", "computes wrong"),
         ("lows += x[t] * low[t]", "lows += x[t] * high[t]", "computes wrong"),
-        ("_mm256_slli_epi32(highs, 11)", "_mm256_slli_epi32(highs, 10)", "computes wrong"),
-        ("* entries + in[j]]++", "* entries + in[j]]--", "computes wrong"),
+        ("_mm256_slli_epi32(highs, HALF_BITS)", "_mm256_slli_epi32(highs, 10)", "computes wrong"),
+        ("* entries + in[j + k]]++", "* entries + in[j]]++", "computes wrong"),
         ("void hilum_resize(", "void other(", "cannot be loaded"),
     ],
 )
@@ -257,6 +257,14 @@ def test_a_library_that_is_not_ours_or_wrong_is_not_used(before, after, said, tm
     found = said_of(library_of(tmp_path, text.replace(before, after)))
     assert found.startswith("True")
     assert said in found
+
+
+@needs_compiler
+def test_other_processors_take_the_plain_loops(tmp_path):
+    """Known pictures as numpy makes them: said_of asks for them."""
+    plain = "#define PLAIN\n" + SOURCE.read_text()
+    assert said_of(library_of(tmp_path, plain)) == "False compiled (resize.so)\n"
+    assert "computes wrong" in said_of(library_of(tmp_path, plain.replace("* HALF + lows", "* HALF - lows")))
 
 
 @needs_compiler
