@@ -136,7 +136,10 @@ class Resized:
 def resized(samples: Samples, rows: Axis, columns: Axis) -> Resized | None:
     """None where torch must do it: no library, a layout that it does not read, or sums that take too much memory."""
     library, _ = loaded()
-    return None if library is None or not _is_readable(samples.array) else _resized(library, samples, rows, columns)
+    if library is None or not _is_readable(samples.array):
+        return None
+    _require_sizes(samples, rows, columns)
+    return _resized(library, samples, rows, columns)
 
 
 def resized_whole(samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:
@@ -145,7 +148,15 @@ def resized_whole(samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uin
     has_levels = samples.levels is not None or samples.array.dtype == np.uint8
     if library is None or not has_levels or not _is_readable(samples.array) or samples.array.dtype == np.float32:
         return None
+    _require_sizes(samples, rows, columns)
     return _resized_whole(library, samples, rows, columns)
+
+
+def _require_sizes(samples: Samples, rows: Axis, columns: Axis) -> None:
+    """What C would not notice. Raises ValueError."""
+    entries = {table.size for table in (samples.lookup, samples.levels) if table is not None}
+    if samples.array.shape != (rows.length, columns.length) or not entries <= {1 << 8 * samples.array.itemsize}:
+        raise ValueError(f"{samples.array.shape} samples with tables of {entries}, for axes of {rows.length} and {columns.length}")
 
 
 def _resized_whole(library: ctypes.CDLL, samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:

@@ -160,6 +160,19 @@ def test_what_it_cannot_read_is_left_to_torch():
 
 
 @has_library
+@pytest.mark.parametrize(
+    ("shape", "tables"),
+    [((20, 31), {}), ((19, 30), {}), ((20, 30), {"lookup": np.zeros(256, "f4")}), ((20, 30), {"levels": np.zeros(4096, "u1")})],
+)
+def test_sizes_that_do_not_fit_each_other_never_reach_c(shape, tables):
+    axes = Axis("nearest", 20, 5), Axis("nearest", 30, 5)
+    samples = Samples(np.zeros(shape, "u2"), **tables)
+    for function in (resized, resized_whole) if "levels" in tables else (resized,):
+        with pytest.raises(ValueError, match="for axes of 20 and 30"):
+            function(samples, *axes)
+
+
+@has_library
 def test_threads_do_not_meet():
     pictures = [drawn("u2", (300 + 10 * number, 500 - 10 * number), number) for number in range(8)]
     axes = [[Axis("skimage", length, 64) for length in picture.shape] for picture in pictures]
