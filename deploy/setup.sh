@@ -45,7 +45,7 @@ say "packages of deploy/lock/dev.txt (the first time this takes a minute or more
 install -r deploy/lock/dev.txt
 say "hilum (editable; compiles $compiled.c)"
 install --no-deps --editable .
-[ -f $compiled.so ] || say "$compiled.c was not compiled: torch will resize pictures, which takes three times as long. A C compiler: sudo deploy/debian-packages.sh"
+[ -f $compiled.so ] || say "torch will resize pictures, which takes three times as long: $(.venv/bin/python deploy/compile_resize.py 2>&1)"
 .venv/bin/python -m pip check
 printf '%s' "$wanted" >"$stamp"
 say "done"

@@ -1,6 +1,6 @@
 """A resize as two banded products, `Wv @ x @ Wh^T`, block of rows by block of rows, the same code on every device.
 
-On a CPU, floats of what a C compiler reads take a shorter way (compiled.py) to the same sums; this one is what it is held against.
+On a CPU compiled.py takes a shorter way to the same sums, where it can; this one is what it is held against.
 
 Columns come first: a block of rows is written once as floats into memory that stays in the cache, whatever stored values, tables
 or clamps it comes from, and leaves it narrow. The narrow picture is kept lying on its side, so that the second pass is the first one again.

@@ -1,9 +1,9 @@
 /* Resizes of one picture on a CPU, straight from the stored samples: in floats, rows first, four at a time; in whole grey levels as
-   Pillow does, columns first. And the smallest and the largest stored sample, and how often each is there. Called by compiled.py, which
-   says what the arrays hold and why this is written in C. No allocation, no global state: any number of threads may call it.
+   Pillow does, columns first. And the smallest and the largest stored sample, and how often each is there. Called by resize_library.py;
+   compiled.py says why this is written in C. No allocation, no global state: any number of threads may call it.
 
-   Plain loops, which GCC and Clang make vectors of. The loop over stored samples is compiled a second time for AVX2, because a library
-   that is built on one machine and copied to another can only count on SSE2. */
+   Plain loops, which GCC and Clang make vectors of, and one by hand (narrow_row_avx2). What takes time is compiled a second time for AVX2,
+   because a library that is built on one machine and copied to another can only count on SSE2. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #define X86
 #endif
 
-#define INTERFACE 2 /* compiled.py refuses a library with another number */
+#define INTERFACE 2 /* resize_library.py refuses a library with another number */
 #define STEP 4      /* rows that are added at once: each sum is then loaded and stored a fourth as often */
 #define CHUNK 256   /* columns: measured; four rows of floats and the sums that they go to stay in the first cache */
 #define AHEAD 8     /* rows: what a processor fetches by itself begins anew with every row of a chunk */

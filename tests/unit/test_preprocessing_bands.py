@@ -15,22 +15,16 @@ from hilum_preprocessing.bands import MATRICES, bands
 from hilum_preprocessing.bounded import BoundedCache
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.extent import counts, extent
-from hilum_preprocessing.kernels import HALF, Taps, as_pillow_integers, taps
+from hilum_preprocessing.kernels import HALF, as_pillow_integers, taps
 from hilum_preprocessing.operations import Resize
 from hilum_preprocessing.reduction import Axis
 from hilum_preprocessing.resample import pixels_of, resize
 from hilum_preprocessing.stored_pixels import Line, line_of, pixels_of_stored, stored_extremes, words_of
 from hilum_preprocessing.tables import LevelTable
+from tests.support.matrices import dense
 
 CPU = torch.device("cpu")
 KERNELS = ["skimage", "pil_bilinear_aa", "pil_bicubic_aa", "pil_lanczos", "cv2_linear", "nearest"]
-
-
-def dense(exact: Taps, n_in: int) -> np.ndarray:
-    matrix = np.zeros((len(exact.first), n_in))
-    row, tap = np.nonzero(exact.weights)
-    matrix[row, exact.first[row] + tap] = exact.weights[row, tap]
-    return matrix
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)

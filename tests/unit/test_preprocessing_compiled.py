@@ -18,27 +18,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.compile_resize import compiled as compile_library
-from hilum_preprocessing import InputSpec, StoredValues, compiled, prepare_stored
+from hilum_preprocessing import InputSpec, StoredValues, compiled, prepare_stored, resize_library
 from hilum_preprocessing.compiled import Samples, extremes, loaded, resized, resized_whole
 from hilum_preprocessing.kernels import taps
 from hilum_preprocessing.operations import Resize
 from hilum_preprocessing.reduction import FULL, Axis, Grid, on_grid
 from hilum_preprocessing.resample import pixels_of, resize
+from tests.support.matrices import dense
 from tests.support.peers import missing, require_program
 
 KERNELS = ["skimage", "cv2_area", "pil_bilinear_aa", "pil_bicubic_aa", "pil_lanczos", "cv2_linear", "torch_bicubic", "nearest"]
-SOURCE = compiled.LIBRARY.with_suffix(".c")
+SOURCE = resize_library.PATH.with_suffix(".c")
 RANGES = {"u1": (0, 255), "i1": (-128, 127), "u2": (0, 65535), "i2": (-32768, 32767)}
 
 has_library = pytest.mark.skipif(loaded()[0] is None, reason=f"resizes are done {loaded()[1]}")
 
 
-def dense(axis: Axis) -> np.ndarray:
-    exact = on_grid(taps(axis.kernel, axis.n_in, axis.n_out), axis.n_in, axis.grid)
-    matrix = np.zeros((axis.n_out, axis.length))
-    row, tap = np.nonzero(exact.weights)
-    np.add.at(matrix, (row, exact.first[row] + tap), exact.weights[row, tap])
-    return matrix
+def product_of(axis: Axis) -> np.ndarray:
+    return dense(on_grid(taps(axis.kernel, axis.n_in, axis.n_out), axis.n_in, axis.grid), axis.length)
 
 
 def drawn(dtype: str, shape: tuple[int, int], seed: int = 0) -> np.ndarray:
@@ -70,7 +67,7 @@ def test_it_is_the_product_of_both_matrices(dtype, kernels, before, after, margi
     axes = [Axis(*axis) for axis in zip(kernels, before, after, strict=True)]
     found = resized(Samples(array), *axes)
     assert found is not None
-    down, across = map(dense, axes)
+    down, across = map(product_of, axes)
     exact = down @ array.astype(np.float64) @ across.T
     assert np.abs(found.image - exact).max() <= 4e-6 * max(1.0, float(np.abs(array).max()))
     assert np.allclose(found.down, down.sum(axis=1), atol=1e-6)
@@ -83,7 +80,7 @@ def test_it_is_the_product_of_both_matrices(dtype, kernels, before, after, margi
 def test_clamps_and_tables_come_before_the_sums(dtype):
     array = drawn(dtype, (203, 331))
     axes = Axis("skimage", 203, 24), Axis("pil_bilinear_aa", 331, 40)
-    down, across = map(dense, axes)
+    down, across = map(product_of, axes)
     low, high = RANGES[dtype][0] * 0.3 + 20.25, RANGES[dtype][1] * 0.6
     for ends in ((low, high), (low, None), (None, high)):
         found = resized(Samples(array, *ends), *axes)
@@ -100,7 +97,7 @@ def test_clamps_and_tables_come_before_the_sums(dtype):
 def test_pictures_of_which_only_some_pixels_were_decoded(grid):
     axes = Axis("skimage", 400, 30, grid), Axis("cv2_area", 333, 28, grid)
     array = drawn("u2", (axes[0].length, axes[1].length))
-    down, across = map(dense, axes)
+    down, across = map(product_of, axes)
     assert np.abs(resized(Samples(array), *axes).image - down @ array.astype(float) @ across.T).max() < 0.3
 
 
@@ -193,8 +190,8 @@ def test_threads_do_not_meet():
 
 WITHOUT = """
 import sys, pathlib
-from hilum_preprocessing import compiled
-compiled.LIBRARY = pathlib.Path("/nowhere/resize.so")
+from hilum_preprocessing import compiled, resize_library
+resize_library.PATH = pathlib.Path("/nowhere/resize.so")
 import numpy as np
 from tests.unit.test_preprocessing_compiled import tensors
 np.savez(sys.argv[1], *tensors())
@@ -240,8 +237,8 @@ def library_of(folder: Path, text: str) -> Path:
 needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
 SAID = """
 import pathlib, sys
-from hilum_preprocessing import compiled
-compiled.LIBRARY = pathlib.Path(sys.argv[1])
+from hilum_preprocessing import compiled, resize_library
+resize_library.PATH = pathlib.Path(sys.argv[1])
 library, how = compiled.loaded()
 print(library is None, how)
 """
@@ -249,6 +246,25 @@ print(library is None, how)
 
 def said_of(library: Path) -> str:
     return subprocess.run([sys.executable, "-c", SAID, library], capture_output=True, text=True, check=True).stdout
+
+
+NOWHERE = """
+import pathlib
+from hilum_preprocessing import resize_library
+resize_library.PATH = pathlib.Path("/nowhere/resize.so")
+from hilum.settings import Settings
+from hilum.supervisor.doctor import examine
+from hilum.wiring.analyser import warn_of_slow_resizes
+warn_of_slow_resizes()
+print([check.detail for check in examine(Settings()) if check.name == "resize"])
+"""
+
+
+def test_people_are_told_that_it_is_missing(tmp_path):
+    """In the analyser's log and by `hilum check`: nothing else would show it."""
+    said = subprocess.run([sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert "resize_not_compiled" in said.stdout + said.stderr
+    assert "['by torch, which takes three times as long: resize.so cannot be loaded" in said.stdout
 
 
 @needs_compiler
@@ -314,8 +330,9 @@ GUARDED = """
 import pathlib, sys
 import numpy as np
 from hilum_preprocessing import compiled
+from hilum_preprocessing import resize_library
 from hilum_preprocessing.reduction import Axis, Grid
-compiled.LIBRARY = pathlib.Path(sys.argv[1])
+resize_library.PATH = pathlib.Path(sys.argv[1])
 library, how = compiled.loaded()
 assert library is not None, how
 rng = np.random.default_rng(0)

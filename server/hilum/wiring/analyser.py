@@ -58,14 +58,14 @@ async def _analyse(charge: Charge, settings: Settings, ledger: Ledger, stopping:
     await fleet.begin(analyser)
     loop = StageLoop(STAGES["analyse"], ledger, settings.pipeline, owner, _unless_away(gateway, analyser.handle), has_room=gateway.has_room)
     with Heartbeat(ledger, "analyser", lambda: _readiness(fleet, gateway)):
-        _warn_of_slow_resizes()
+        warn_of_slow_resizes()
         await pool.start()
         await serve([loop], stopping, [analyser.serve_batches(), fleet.run(analyser)])
         await pool.stop()
         await gateway.close()
 
 
-def _warn_of_slow_resizes() -> None:
+def warn_of_slow_resizes() -> None:
     """Nobody would see it otherwise: the tensors are the same."""
     library, how = loaded()
     if library is None:

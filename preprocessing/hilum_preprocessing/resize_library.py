@@ -1,0 +1,166 @@
+"""resize.c from Python: a picture, its tables and its axes as what C reads. Who may call it, and when: compiled.py. Torch-free."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilum_preprocessing import resize_matrices as matrices
+from hilum_preprocessing.reduction import Axis
+from hilum_preprocessing.resize_matrices import Floats
+
+PATH: Final = Path(__file__).with_name("resize.so")
+_INTERFACE: Final = 2
+_FUNCTIONS: Final = ("hilum_resize", "hilum_resize_whole", "hilum_extremes", "hilum_counts")
+_WIDEST: Final = 1 << 30
+_TYPES: Final = {np.dtype(name): number for number, name in enumerate(("u1", "i1", "u2", "i2", "f4"))}
+# Of a picture that shrinks some 50 KB are used; one that grows to many more rows than it has needs all of them at once.
+_MOST_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """(rows, columns) of stored values or levels, neighbours in a row being neighbours in memory.
+
+    They are clamped to `low`..`high`, or looked up in `lookup` (256 or 65536 entries, float32) by their bits; not both. `levels`: the
+    same table for whole grey levels; None: values of uint8 are grey levels.
+    """
+
+    array: NDArray[Any]
+    low: float | None = None
+    high: float | None = None
+    lookup: Floats | None = None
+    levels: NDArray[np.uint8] | None = None
+
+    @property
+    def are_readable(self) -> bool:
+        """Whether C reads this type and layout."""
+        array = self.array
+        is_known = array.dtype in _TYPES and array.flags.aligned and array.size > 0
+        return is_known and array.strides[1] == array.itemsize and array.strides[0] % array.itemsize == 0
+
+    @property
+    def are_stored(self) -> bool:
+        """Readable, and whole numbers."""
+        return self.are_readable and self.array.dtype != np.float32
+
+    @property
+    def have_grey_levels(self) -> bool:
+        """Readable, and whole grey levels or on the way to them."""
+        return self.are_stored and (self.levels is not None or self.array.dtype == np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """(height, width), and the sums of each row of both matrices.
+
+    `ends`: smallest and largest sample, before it was clamped or looked up; None for floats.
+    """
+
+    image: Floats
+    down: Floats
+    across: Floats
+    ends: tuple[int, int] | None
+
+
+class _Source(ctypes.Structure):
+    _fields_ = (
+        ("samples", ctypes.c_void_p),
+        ("stride", ctypes.c_int64),
+        ("rows", ctypes.c_int32),
+        ("columns", ctypes.c_int32),
+        ("type", ctypes.c_int32),
+        ("is_clamped", ctypes.c_int32),
+        ("low", ctypes.c_float),
+        ("high", ctypes.c_float),
+        ("lookup", ctypes.c_void_p),
+        ("levels", ctypes.c_void_p),
+    )
+
+
+class Library:
+    """For any number of threads. What it is given must be readable; the lock of the interpreter is not held meanwhile."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError or AttributeError where it is none, ValueError where it is one of another version of Hilum."""
+        self._c = ctypes.CDLL(str(path))
+        if self._c.hilum_resize_interface() != _INTERFACE:
+            raise ValueError("another version of Hilum")
+        for name in _FUNCTIONS:
+            getattr(self._c, name).restype = None
+
+    def resize(self, samples: Samples, rows: Axis, columns: Axis) -> Resized | None:
+        """In floats. None where the sums would take too much memory."""
+        _require_sizes(samples, rows, columns)
+        down, across = matrices.down(rows), matrices.across(columns)
+        if down.room * across.room * 4 > _MOST_BYTES:
+            return None
+        sums = np.empty((down.room, across.room), np.float32)
+        image, ends = np.empty((rows.n_out, columns.n_out), np.float32), _no_ends()
+        width = ctypes.c_int64(across.room)
+        self._c.hilum_resize(_source(samples), ctypes.byref(down.said), ctypes.byref(across.said), _at(sums), width, _at(image), ends)
+        return Resized(image, down.sums, across.sums, (ends[0], ends[1]) if samples.are_stored else None)
+
+    def resize_whole(self, samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:
+        """(height, width) whole grey levels by Pillow's 8-bit arithmetic, columns first. None as above, or where sums overflow."""
+        _require_sizes(samples, rows, columns)
+        down, across = matrices.whole_down(rows), matrices.whole_across(columns)
+        if rows.length * columns.n_out > _MOST_BYTES or not (down.fits and across.fits):
+            return None
+        line, narrow = np.zeros(across.room, np.int16), np.empty((rows.length, columns.n_out), np.uint8)
+        image = np.empty((rows.n_out, columns.n_out), np.uint8)
+        said = ctypes.byref(down.said), ctypes.byref(across.said)
+        self._c.hilum_resize_whole(_source(samples), *said, _at(line), _at(narrow), _at(image))
+        return image
+
+    def extremes(self, samples: Samples) -> tuple[int, int]:
+        """Smallest and largest stored value."""
+        ends = _no_ends()
+        self._c.hilum_extremes(_source(samples), ends)
+        return ends[0], ends[1]
+
+    def counts(self, samples: Samples) -> NDArray[np.int64]:
+        """(256,) or (65536,) how often each stored value is there, by its bits, seen as an unsigned number; fewer than 2^32 pixels."""
+        tables = np.zeros((4, 1 << 8 * samples.array.itemsize), np.uint32)
+        self._c.hilum_counts(_source(samples), _at(tables), ctypes.c_int64(tables.shape[1]))
+        found: NDArray[np.int64] = tables.sum(axis=0, dtype=np.int64)
+        return found
+
+
+def _require_sizes(samples: Samples, rows: Axis, columns: Axis) -> None:
+    """What C would not notice. Raises ValueError."""
+    entries = {table.size for table in (samples.lookup, samples.levels) if table is not None}
+    if samples.array.shape != (rows.length, columns.length) or not entries <= {1 << 8 * samples.array.itemsize}:
+        raise ValueError(f"{samples.array.shape} samples with tables of {entries}, for axes of {rows.length} and {columns.length}")
+
+
+def _source(samples: Samples) -> Any:  # noqa: ANN401 - what byref gives has no public name
+    array = samples.array
+    return ctypes.byref(
+        _Source(
+            samples=array.ctypes.data,
+            stride=array.strides[0] // array.itemsize,
+            rows=array.shape[0],
+            columns=array.shape[1],
+            type=_TYPES[array.dtype],
+            is_clamped=samples.low is not None or samples.high is not None,
+            low=-np.inf if samples.low is None else samples.low,
+            high=np.inf if samples.high is None else samples.high,
+            lookup=None if samples.lookup is None else samples.lookup.ctypes.data,
+            levels=None if samples.levels is None else samples.levels.ctypes.data,
+        )
+    )
+
+
+def _at(array: NDArray[Any]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
+def _no_ends() -> ctypes.Array[ctypes.c_int32]:
+    """What anything widens."""
+    return (ctypes.c_int32 * 2)(_WIDEST, -_WIDEST)
