@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +15,8 @@ import torch
 from hilum_preprocessing import InputSpec, NotAnalysable, Reason, StoredValues, prepare_stored
 from hilum_preprocessing.batch import prepare_batch
 from tests.support.radiograph import scene
+
+ROOT = Path(__file__).parents[2]
 
 NAMES = ("torchxrayvision_224", "vit_imagenet_half_224", "chexzero_224", "chexpert_320")
 SPECS = {name: InputSpec.from_mapping({"recipe": name}) for name in NAMES}
@@ -40,15 +46,41 @@ def test_alone_in_any_position_with_any_neighbours_it_is_the_same_to_the_bit(nam
     assert torch.equal(prepare_batch(PICTURES[:1], SPECS[name])[0], alone[0])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_what_working_memory_held_before_does_not_matter(name):
-    """Trap 34: 0 times infinity is no number."""
+WITHOUT_LIBRARY = """
+import pathlib, sys
+from hilum_preprocessing import resize_library
+resize_library.PATH = pathlib.Path("/nowhere/resize.so")
+from tests.unit.test_preprocessing_batch import require_clean_memory
+require_clean_memory(sys.argv[1])
+print("clean")
+"""
+
+
+def require_clean_memory(name: str) -> None:
+    """Fails where torch's products see what the thread's working memory held before."""
     from hilum_preprocessing.scratch import _OWN
 
     expected = prepare_batch(PICTURES, SPECS[name])
+    assert _OWN.kept, "it was used"
     for kept in _OWN.kept.values():
         kept.fill_(float("nan") if kept.is_floating_point() else 2**31 - 1)
     assert torch.equal(prepare_batch(PICTURES, SPECS[name]), expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_working_memory_held_before_does_not_matter(name):
+    """Trap 34: 0 times infinity is no number. In a process without the compiled resize, which keeps no memory."""
+    ran = subprocess.run([sys.executable, "-c", WITHOUT_LIBRARY, name], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert ran.stdout == "clean\n", ran.stderr[-2000:]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_fresh_memory_holds_does_not_matter(name, tmp_path):
+    """The compiled resize takes fresh memory: here the C library fills all of it with 0xFE, and memory that is given back with 0x01."""
+    there = "from tests.unit.test_preprocessing_batch import *; torch.save(prepare_batch(PICTURES, SPECS[sys.argv[1]]), sys.argv[2])"
+    filled = {**os.environ, "MALLOC_PERTURB_": "1"}
+    subprocess.run([sys.executable, "-c", there, name, tmp_path / "made.pt"], check=True, cwd=ROOT, env=filled)
+    assert torch.equal(torch.load(tmp_path / "made.pt"), prepare_batch(PICTURES, SPECS[name]))
 
 
 def test_values_beside_the_visible_part_do_not_matter():
