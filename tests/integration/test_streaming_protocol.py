@@ -192,15 +192,24 @@ def test_a_peer_that_does_not_close_after_its_release_is_cut_off(listener: Liste
         assert row_of(listener, "LINGERS")["outcome"] == "released"
 
 
-def test_a_request_behind_the_request_is_a_protocol_error_and_holds_nobody(listener: ListenerProcess) -> None:
-    """A race in Sta3: P-DATA before the acceptance is not for us to serve (PS3.8 Table 9-10)."""
-    with socket.create_connection(("127.0.0.1", listener.port), timeout=20) as connection:
-        request = association_request("STA3", [(DX, ExplicitVRLittleEndian)], 0)
-        connection.sendall(request + message(store("1.2.400.1"), data_set("1.2.400.1")))
-        while connection.recv(1 << 16):
-            pass
-    row = row_of(listener, "STA3")
-    assert row["outcome"] in ("aborted", "released")
+def test_an_object_behind_the_request_is_aborted_or_stored_and_holds_nobody(listener: ListenerProcess) -> None:
+    """P-DATA in Sta3 is a protocol error (PS3.8 Table 9-10). Who reads it only after the acceptance cannot know that it was early."""
+    for number in range(20):
+        uid, calling = f"1.2.400.{number}", f"STA3-{number}"
+        with Wire(listener.port, calling=calling, behind=message(store(uid), data_set(uid))) as wire:
+            if is_accepted := wire.answer[0] == 2:
+                assert wire.status() == 0
+                wire.send(RELEASE)
+                assert wire.next_pdu()[0] == 6
+            else:
+                assert wire.answer == (7, bytes((0, 0, PROVIDER, 0)))
+                assert wire.next_pdu()[0] == 0
+        row = row_of(listener, calling)
+        assert (row["outcome"], row["stored"]) == (("released", 1) if is_accepted else ("aborted", 0))
+        if is_accepted:
+            wait_for(lambda uid=uid: uid in listener.data_sets(), what="the object")
+        else:
+            assert uid not in listener.data_sets()
     with Wire(listener.port) as wire:
         assert wire.status_of_echo() == 0
 

@@ -79,7 +79,10 @@ def message(command_bytes: bytes, data_set: bytes | None = None, *, context: int
 
 
 class Wire:
-    """One connection, with an association asked for; `answer`: the type and content of the PDU that came back."""
+    """One connection, with an association asked for; `answer`: the type and content of the PDU that came back.
+
+    `behind`: sent in one piece with the request, before there can be an answer.
+    """
 
     def __init__(
         self,
@@ -88,10 +91,11 @@ class Wire:
         calling: str = "WIRE",
         contexts: Sequence[tuple[str, str]] = ((DX, ExplicitVRLittleEndian), (VERIFICATION, "1.2.840.10008.1.2")),
         maximum_pdu_bytes: int = 0,
+        behind: bytes = b"",
     ) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket.sendall(association_request(calling, contexts, maximum_pdu_bytes))
+        self.socket.sendall(association_request(calling, contexts, maximum_pdu_bytes) + behind)
         self.answer = self.next_pdu()
 
     def send(self, *parts: bytes) -> None:
