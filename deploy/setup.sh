@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Set-up of a checkout: Debian packages, the virtual environment .venv with exact pins, the package itself (editable, with its one C file compiled).
-# A second run does nothing unless a lock, pyproject.toml, that file or this script changed.
+# Set-up of a checkout: Debian packages, the virtual environment .venv with exact pins, the package itself (editable, with its C compiled).
+# A second run does nothing unless a lock, pyproject.toml, the C or this script changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 stamp=.venv/.set-up
-compiled=preprocessing/hilum_preprocessing/resize
-wanted=$(cat deploy/lock/dev.txt pyproject.toml deploy/setup.sh deploy/debian-packages.sh deploy/build_hook.py deploy/compile_resize.py $compiled.c | sha256sum)
-[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && { [ -f $compiled.so ] || ! command -v cc >/dev/null; } && exit 0
+compiled="preprocessing/hilum_preprocessing/resize server/hilum/receive/transfer"
+has_all() { for each in $compiled; do [ -f "$each.$1" ] || return 1; done; }
+wanted=$(cat deploy/lock/dev.txt pyproject.toml deploy/setup.sh deploy/debian-packages.sh deploy/build_hook.py deploy/compile_c.py ${compiled// /.c }.c | sha256sum)
+[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && { has_all so || ! command -v cc >/dev/null; } && exit 0
 
 say() { printf '\033[1m[set-up]\033[0m %s\n' "$*"; }
 
@@ -43,9 +44,9 @@ if ! command -v nvidia-smi >/dev/null && ! .venv/bin/python -m pip show --quiet 
 fi
 say "packages of deploy/lock/dev.txt (the first time this takes a minute or more)"
 install -r deploy/lock/dev.txt
-say "hilum (editable; compiles $compiled.c)"
+say "hilum (editable; compiles ${compiled// /.c and }.c)"
 install --no-deps --editable .
-[ -f $compiled.so ] || say "torch will resize pictures, which takes three times as long: $(.venv/bin/python deploy/compile_resize.py 2>&1)"
+has_all so || say "$(.venv/bin/python deploy/compile_c.py 2>&1)"
 .venv/bin/python -m pip check
 printf '%s' "$wanted" >"$stamp"
 say "done"

@@ -1,11 +1,10 @@
-"""The same association at both listeners: the same statuses, the same rows, the same bytes in the archive. pynetdicom is the oracle."""
+"""The same association at each listener: the same statuses, the same rows, the same bytes in the archive. pynetdicom is the oracle."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,15 +32,20 @@ MAXIMUM_OBJECT_BYTES = 1 << 20
 _run = itertools.count(1)
 
 
+Listeners = tuple[ListenerProcess, ListenerProcess, ListenerProcess]
+
+
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ListenerProcess, ListenerProcess]]:
-    folder = tmp_path_factory.mktemp("both")
-    made = [
-        ListenerProcess(make_settings(folder / kind, listener=kind, maximum_object_bytes=MAXIMUM_OBJECT_BYTES))
-        for kind in ("streaming", "pynetdicom")
-    ]
-    with made[0] as streaming, made[1] as slow:
-        yield streaming, slow
+def listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
+    """The loop with what is compiled, the loop in Python alone, and pynetdicom."""
+    folder = tmp_path_factory.mktemp("listeners")
+
+    def made(kind: str, *, is_compiled: bool = True) -> ListenerProcess:
+        state = folder / f"{kind}-{is_compiled}"
+        return ListenerProcess(make_settings(state, listener=kind, maximum_object_bytes=MAXIMUM_OBJECT_BYTES), is_compiled=is_compiled)
+
+    with made("streaming") as streaming, made("streaming", is_compiled=False) as plain, made("pynetdicom") as slow:
+        yield streaming, plain, slow
 
 
 @dataclass(frozen=True)
@@ -112,11 +116,13 @@ SCRIPTS = st.tuples(st.lists(st.one_of(STORES, st.just("echo")), min_size=1, max
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(script=SCRIPTS)
-def test_both_listeners_do_the_same(both: tuple[ListenerProcess, ListenerProcess], script: tuple[list[Store | str], bytes]) -> None:
+def test_all_listeners_do_the_same(listeners: Listeners, script: tuple[list[Store | str], bytes]) -> None:
     steps, last = script
     run = next(_run)
-    streaming, slow = (perform(listener, steps, last, run) for listener in both)
+    streaming, plain, slow = (perform(listener, steps, last, run) for listener in listeners)
     assert streaming == slow
+    assert plain == slow
+    assert "receive_not_compiled" in listeners[1].log.read_text()
 
 
 def perform(listener: ListenerProcess, steps: list[Store | str], last: bytes, run: int) -> dict[str, Any]:
@@ -168,11 +174,12 @@ def rows(listener: ListenerProcess, query: str) -> list[dict[str, Any]]:
     return [dict(row) for row in wait_for(lambda: listener.rows(query), what=query)]
 
 
-def test_what_was_learnt_on_the_way_in_is_what_the_file_says(both: tuple[ListenerProcess, ListenerProcess], tmp_path: Path) -> None:
+@pytest.mark.parametrize("which", [0, 1], ids=["compiled", "in Python"])
+def test_what_was_learnt_on_the_way_in_is_what_the_file_says(listeners: Listeners, which: int) -> None:
     """After a crash the scan reads the file: it must come to the same row."""
     from hilum.receive.describe import describe
 
-    streaming, _ = both
+    streaming = listeners[which]
     uid = "1.2.999.1"
     one = Store(1, 1, "none", 30_000, 500_000, 7, 16384)
     with Wire(streaming.port, calling="ODD TITLE", contexts=[(DX, ExplicitVRLittleEndian)]) as wire:

@@ -6,6 +6,7 @@ The socket listens before the process starts, so nobody has to wait for it, and 
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import signal
 import socket
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
+from hilum.receive import transfer_library
 from hilum.receive.file_meta import decode
 from hilum.settings import Settings, restore
 from hilum.store.archive import Archive
@@ -26,6 +28,7 @@ from hilum.store.migrate import migrate
 
 _ROOT = Path(__file__).resolve().parents[2]
 PROCESS = "listener-1"
+_NOT_COMPILED = "HILUM_TEST_NOT_COMPILED"
 
 
 def make_settings(state: Path, senders: dict[str, Any] | None = None, **receive: Any) -> Settings:
@@ -49,8 +52,9 @@ def _migrated_ledger() -> Path:
 class ListenerProcess:
     """`serve_listener` in a child process, alive inside a `with` block."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, *, is_compiled: bool = True) -> None:
+        """`is_compiled` False: as where nobody could compile transfer.c."""
+        self.settings, self._is_compiled = settings, is_compiled
         self.archive = Archive(settings.archive_dir)
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = int(self.socket.getsockname()[1])
@@ -66,8 +70,9 @@ class ListenerProcess:
         """One more child of this name on the same socket; the caller ends it."""
         sockets = [each.fileno() for each in (self.socket, self.tls_socket) if each is not None]
         command = [sys.executable, "-m", "tests.support.listening", process, *map(str, sockets)]
+        environment = os.environ if self._is_compiled else {**os.environ, _NOT_COMPILED: "1"}
         with self.log.open("ab") as log:
-            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_ROOT, pass_fds=sockets)
+            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_ROOT, pass_fds=sockets, env=environment)
         assert child.stdin is not None
         child.stdin.write(self.settings.dump().encode())
         child.stdin.close()
@@ -132,6 +137,8 @@ def main(process: str, descriptor: int, tls_descriptor: int | None = None) -> No
     """The child."""
     from hilum.receive.listener import serve_listener
 
+    if os.environ.get(_NOT_COMPILED):
+        transfer_library.PATH = Path("/nowhere")  # type: ignore[misc] # a constant but for this
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings = restore(sys.stdin.read())

@@ -17,7 +17,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.compile_resize import compiled as compile_library
+from deploy.compile_c import compiled as compile_library
 from hilum_preprocessing import InputSpec, StoredValues, compiled, prepare_stored, resize_library
 from hilum_preprocessing.compiled import Samples, extremes, loaded, resized, resized_whole
 from hilum_preprocessing.kernels import taps

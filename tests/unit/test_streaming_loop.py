@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hilum.receive.streaming.command import Command
 from hilum.receive.streaming.connection import Connection
 from hilum.receive.streaming.loop import End, Loop
-from hilum.receive.streaming.provider import Context, Verdict
+from hilum.receive.streaming.provider import Context, Unread, Verdict
 from tests.support.raw_scu import DX
 from tests.support.waiting import wait_for
 from tests.support.wire import ABORT, ECHO_RQ, RELEASE, command, message, pdu, pdv, store
@@ -26,6 +26,8 @@ CONTEXTS = {1: Context(DX, "1.2.840.10008.1.2.1")}
 
 class Kept:
     """A provider that keeps what comes, and what became of it."""
+
+    is_receiver = False
 
     def __init__(self) -> None:
         self.data_sets: list[bytearray] = []
@@ -39,6 +41,9 @@ class Kept:
         for piece in pieces:
             self.data_sets[-1] += piece
 
+    def receive(self, unread: Unread, size: int) -> None:
+        raise NotImplementedError
+
     def finish(self) -> Verdict:
         self.ends.append("finished")
         return Verdict(0)
@@ -50,6 +55,23 @@ class Kept:
 class Broken(Kept):
     def write(self, pieces: Sequence[memoryview]) -> None:
         raise ZeroDivisionError
+
+
+class Reading(Kept):
+    """Takes PDUs that lie in the buffer by itself; then the connection has this problem."""
+
+    is_receiver = True
+
+    def __init__(self, problem: OSError | None = None) -> None:
+        super().__init__()
+        self.taken, self._problem = 0, problem
+
+    def receive(self, unread: Unread, size: int) -> None:
+        while unread.buffer.startswith(unread.beginning, unread.start) and unread.start + len(unread.beginning) + size <= unread.end:
+            following = unread.start + len(unread.beginning) + size
+            self.data_sets[-1] += unread.buffer[following - size : following]
+            unread.start, self.taken = following, self.taken + 1
+        unread.problem = self._problem
 
 
 class Running:
@@ -145,6 +167,30 @@ def test_equal_pdus_bring_the_same_bytes_though_they_contain_what_begins_one(siz
 
 def equal_pdu(content: bytes) -> bytes:
     return pdu(4, pdv(content, is_last=False))
+
+
+@pytest.mark.parametrize("size", [size for size in EQUAL_BYTES if size < 100_000])
+def test_who_takes_a_data_set_may_read_equal_pdus_by_himself(size: int) -> None:
+    """What came before he has already; what he leaves comes as ever; and the connection is as it was for the next message."""
+    reading = Reading()
+    contents = [bytes((number,)) * size for number in range(40)]
+    with running(reading) as made:
+        made.peer.sendall(message(store("1.2.3")) + b"".join(map(equal_pdu, contents)) + pdu(4, pdv(b"last")))
+        made.peer.recv(1 << 16)
+        made.peer.sendall(message(command(ECHO_RQ)) + RELEASE)
+        assert made.finished() is End.RELEASED
+    assert reading.data_sets == [b"".join(contents) + b"last"]
+    assert reading.taken > 0
+    assert reading.ends == ["finished", "closed"]
+
+
+@pytest.mark.parametrize(("problem", "end"), [(ConnectionResetError(), End.LOST), (BlockingIOError(), End.TIMED_OUT)])
+def test_a_problem_that_he_meets_there_is_the_connections(problem: OSError, end: End) -> None:
+    reading = Reading(problem)
+    with running(reading) as made:
+        made.peer.sendall(message(store("1.2.3")) + 3 * equal_pdu(bytes(300)))
+        assert made.finished() is end
+    assert reading.ends == ["closed"]
 
 
 def test_an_abort_between_equal_pdus_is_one() -> None:

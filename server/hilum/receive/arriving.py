@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from hilum.receive.beginning import Beginning
 from hilum.receive.header import Header
 from hilum.receive.store_command import StoreCommand, StoreRequest
+from hilum.receive.streaming.provider import Unread
 from hilum.receive.taking import Taken, Taker
 
 TakerOf = Callable[[StoreCommand, Header], Taker]
@@ -30,6 +31,16 @@ class Arriving:
         rest = [left for piece in pieces if (left := self._beginning.add(piece))]
         if self._beginning.header is not None:
             self._hand_over(self._beginning.header, rest)
+
+    @property
+    def is_receiver(self) -> bool:
+        """Whether `receive` may take something, now or when the header is known."""
+        return self._taker is None or self._taker.is_receiver
+
+    def receive(self, unread: Unread, size: int) -> None:
+        """As many of the next bytes as the taker likes to read by itself, see `streaming.provider.Incoming`. Raises Refusal, OSError."""
+        if self._taker is not None:
+            self._taker.receive(unread, size)
 
     def commit(self) -> Taken:
         """There were no more bytes: return when the object may be acknowledged. Raises Refusal, OSError."""

@@ -75,7 +75,7 @@ def _parse(beginning: bytes) -> tuple[FileMeta, int, Header]:
 
 def _digests(stream: BinaryIO, start: int, meta: FileMeta, header: Header) -> tuple[str, str]:
     """Of the data set as received, and of its Pixel Data."""
-    whole, pixels = xxhash.xxh3_128(), PixelDigest(header)
+    whole, pixels = xxhash.xxh3_128(), PixelDigest(header.pixels_start, header.pixels_end)
     visible = _inflating() if meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian else _as_it_is
     stream.seek(start)
     while chunk := stream.read(_CHUNK_BYTES):

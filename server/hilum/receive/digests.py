@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import xxhash
 
-from hilum.receive.header import Header
-
 # For 100 kB and more xxhash gives the interpreter to another thread; with many associations getting it back takes longer than hashing.
 _SLICE_BYTES = 64 << 10
 
@@ -13,11 +11,12 @@ _SLICE_BYTES = 64 << 10
 class PixelDigest:
     """Of the bytes that belong to Pixel Data, in a data set that is given piece by piece, inflated if it was deflated.
 
-    Where Pixel Data has no defined length (it is encapsulated), the digest runs to the end of the data set.
+    `pixels_start` None: it has none. `pixels_end` None: Pixel Data has no defined length (it is encapsulated), and the digest runs to
+    the end of the data set.
     """
 
-    def __init__(self, header: Header) -> None:
-        self._start, self._end = header.pixels_start, header.pixels_end
+    def __init__(self, pixels_start: int | None, pixels_end: int | None) -> None:
+        self._start, self._end = pixels_start, pixels_end
         self._digest = xxhash.xxh3_128()
         self._position = 0
 
@@ -36,8 +35,8 @@ class PixelDigest:
 class Digests:
     """Both digests of a data set that is not deflated, and its size."""
 
-    def __init__(self, header: Header) -> None:
-        self._whole, self._pixels = xxhash.xxh3_128(), PixelDigest(header)
+    def __init__(self, pixels_start: int | None, pixels_end: int | None) -> None:
+        self._whole, self._pixels = xxhash.xxh3_128(), PixelDigest(pixels_start, pixels_end)
         self.size_bytes = 0
 
     def update(self, piece: bytes | memoryview) -> None:

@@ -10,18 +10,20 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 from hilum import telemetry
 from hilum.domain import Instance
 from hilum.receive import file_meta
+from hilum.receive.compiled import digests_of
 from hilum.receive.describe import instance_of
-from hilum.receive.digests import Digests
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import Header
 from hilum.receive.indexer import Indexer
 from hilum.receive.refusals import OutOfResources, TooLarge
 from hilum.receive.store_command import StoreCommand
+from hilum.receive.streaming.provider import Unread
 from hilum.receive.taking import Taken
+from hilum.receive.transfer_library import CompiledDigests
 from hilum.settings import Receive
 from hilum.store.archive import Archive, Incoming
 
-_LOOK_BYTES = 2 << 20  # of an object, between two looks at the disk
+_LOOK_BYTES = 16 << 20  # of an object, between two looks at the disk
 
 
 class Intake:
@@ -45,6 +47,10 @@ class Intake:
         if size > self._settings.maximum_object_bytes:
             raise TooLarge(f"Larger than the limit of {self._settings.maximum_object_bytes >> 20} MiB")
 
+    def permitted(self, size: int) -> int:
+        """So many bytes of a data set, or as many as are taken at most."""
+        return min(size, self._settings.maximum_object_bytes)
+
     def require_room(self, more: int) -> int:
         """Refuse before the disk is full or the queue too long (promise 3): `more` bytes come. How many may follow before the next look."""
         room = self._archive.free_bytes() - more - self._settings.reserve_bytes
@@ -66,7 +72,8 @@ class IncomingImage:
 
     def __init__(self, intake: Intake, meta: FileMeta, header: Header, archive: Archive) -> None:
         self._intake, self._meta, self._header, self._archive = intake, meta, header, archive
-        self._digests = Digests(header)
+        self._digests = digests_of(header)
+        self.is_receiver = isinstance(self._digests, CompiledDigests)
         self._archived: Incoming | None = None
         self._granted = 0  # as large it may become before the disk is looked at
 
@@ -80,6 +87,16 @@ class IncomingImage:
             self._archived.write(*pieces)
         for piece in pieces:
             self._digests.update(piece)
+
+    def receive(self, unread: Unread, size: int) -> None:
+        """Until the disk is to be looked at again. Raises OutOfResources, OSError."""
+        digests = self._digests
+        if self._archived is None or not isinstance(digests, CompiledDigests):
+            return
+        self._require_room(size)
+        limit = self._intake.permitted(self._granted) - digests.size_bytes
+        with self._archived.lent() as outlet:
+            digests.library.transfer(unread, size, limit, outlet, digests)
 
     def _require_room(self, more: int) -> None:
         size = self._digests.size_bytes + more

@@ -22,6 +22,7 @@ from pynetdicom.sop_class import Verification
 from pynetdicom.transport import RequestHandler, ThreadedAssociationServer
 
 from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME, telemetry
+from hilum.receive import compiled
 from hilum.receive.acceptor import Acceptor
 from hilum.receive.account import Account
 from hilum.receive.account_book import AccountBook
@@ -78,6 +79,7 @@ def serve_listener(
             watermarks = Watermarks(settings.receive, archive, LedgerViews(settings.ledger_url))
             policy = Policy(settings.receive, settings.senders)
             is_streaming = may_stream(settings.receive)
+            compiled.warn_without()
             door = Door(settings.receive, policy, reception, accounts, desk, watermarks.rejection, is_streaming, seat or Seat())
             _serve(list(_make_servers(settings.receive, plain, tls, door)), door, stop)
     finally:

@@ -18,7 +18,7 @@ from hilum.receive.policy import Policy
 from hilum.receive.refusals import CannotUnderstand, NotForUs, OutOfResources, SopClassNotNegotiated
 from hilum.receive.rejection_note import read_note
 from hilum.receive.store_command import StoreCommand, StoreRequest
-from hilum.receive.taking import Taken, Taker
+from hilum.receive.taking import PiecesOnly, Taken, Taker
 from hilum.receive.terms import KEY_OBJECT_SELECTION, REPORT_SOP_CLASSES, STORAGE_SOP_CLASSES
 from hilum.store.ledger import Ledger
 
@@ -77,7 +77,7 @@ class Reception:
             raise OutOfResources("The ledger is not available; send again later") from None
 
 
-class _OwnDocument:
+class _OwnDocument(PiecesOnly):
     """Acknowledged and forgotten."""
 
     def write(self, _pieces: Sequence[memoryview]) -> None:
@@ -92,7 +92,7 @@ class _OwnDocument:
         """There is nothing."""
 
 
-class _Note:
+class _Note(PiecesOnly):
     """A rejection note. Its effect is rows, which are durable when the ledger has committed them; its bytes are not kept."""
 
     def __init__(self, meta: FileMeta, ledger: Ledger) -> None:

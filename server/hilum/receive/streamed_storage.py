@@ -11,7 +11,7 @@ from hilum.receive.file_meta import FileMeta
 from hilum.receive.reception import Reception
 from hilum.receive.store_command import StoreCommand
 from hilum.receive.streaming.command import Command
-from hilum.receive.streaming.provider import Context, Verdict
+from hilum.receive.streaming.provider import Context, Unread, Verdict
 from hilum.receive.verdicts import Verdicts, problem_of_command
 
 _SUCCESS = Verdict(0x0000)
@@ -57,6 +57,16 @@ class StreamedObject:
         """The next bytes."""
         if (arriving := self._arriving) is not None:
             self._attempt(lambda: arriving.write(pieces))
+
+    @property
+    def is_receiver(self) -> bool:
+        """Not after a problem."""
+        return self._arriving is not None and self._arriving.is_receiver
+
+    def receive(self, unread: Unread, size: int) -> None:
+        """The next bytes, from the connection itself."""
+        if (arriving := self._arriving) is not None:
+            self._attempt(lambda: arriving.receive(unread, size))
 
     def finish(self) -> Verdict:
         """Make it durable, or say why not."""

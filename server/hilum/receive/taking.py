@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
+from hilum.receive.streaming.provider import Unread
+
 
 class Taken(StrEnum):
     """What became of a request that is answered with Success."""
@@ -18,6 +20,13 @@ class Taken(StrEnum):
 class Taker(Protocol):
     """Takes one data set piece by piece. The pieces are overwritten when `write` has returned."""
 
+    @property
+    def is_receiver(self) -> bool:
+        """Whether `receive` may take anything."""
+
+    def receive(self, unread: Unread, size: int) -> None:
+        """Of PDUs with `size` bytes of the data set each, as many as it likes to read by itself. Raises Refusal, OSError."""
+
     def write(self, pieces: Sequence[memoryview]) -> None:
         """The next bytes. Raises Refusal, OSError."""
 
@@ -26,3 +35,13 @@ class Taker(Protocol):
 
     def close(self) -> None:
         """Leave nothing that was not committed. Once."""
+
+
+class PiecesOnly:
+    """A taker that reads nothing by itself."""
+
+    is_receiver = False
+
+    def receive(self, unread: Unread, size: int) -> None:
+        """Nobody asks it to."""
+        raise NotImplementedError

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from hilum.store.directory_sync import SharedSync, make_durable_folder, sync_folder
+from hilum.store.outlet import Outlet
 from hilum.store.pieces import Pieces, behind, without_end
 from hilum.store.write_out import start_write_out
 
@@ -264,6 +265,15 @@ class Incoming:
             ready, self._end = without_end(ready, min(come, (self.size_bytes + come) % self._aligned_bytes))
         self._write_all(ready)
         self._write_out()
+
+    @contextlib.contextmanager
+    def lent(self) -> Iterator[Outlet]:
+        """Behind the first write: somebody writes by himself."""
+        outlet = Outlet(self._fd, self.size_bytes, self._end, self._aligned_bytes, self._written_out, self._write_out_bytes)
+        try:
+            yield outlet
+        finally:
+            self.size_bytes, self._end, self._written_out = outlet.size_bytes, outlet.end, outlet.written_out
 
     def _write_all(self, pieces: Pieces) -> None:
         for begin in range(0, len(pieces), _MAXIMUM_PIECES):

@@ -14,6 +14,7 @@ from typing import Any
 from hilum.domain import RolloutState
 from hilum.errors import ConfigurationError, Retry
 from hilum.models.build import is_built
+from hilum.receive import compiled as receiving
 from hilum.receive.tls import ServerTls
 from hilum.settings import Destination, Receive, Sender, Settings, Watch
 from hilum.store.migrate import current_revision, expected_revision
@@ -23,7 +24,7 @@ from hilum.triton.runtime import preflight
 from hilum.wiring.releases import active_releases
 from hilum.wiring.rollouts import RolloutVerbs, in_words
 from hilum.wiring.sockets import bind
-from hilum_preprocessing.compiled import loaded
+from hilum_preprocessing import compiled as resizing
 
 _CONNECT_SECONDS = 3.0
 
@@ -45,7 +46,8 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield (ledger := _ledger(settings))
     yield from _dicom_ports(settings.receive)
     yield _port("api", settings.api.host, settings.api.port)
-    yield Check("resize", ok=True, detail=loaded()[1])
+    yield Check("receive", ok=True, detail=f"large objects are received {receiving.loaded()[1]}")
+    yield Check("resize", ok=True, detail=resizing.loaded()[1])
     yield from _releases(settings)
     if ledger.ok and not _is_new(settings.ledger_url):
         yield from _rollouts(settings)

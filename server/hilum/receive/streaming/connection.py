@@ -8,6 +8,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from hilum.receive.streaming.provider import Unread
+
 _BUFFER_BYTES = 512 << 10  # with every association; a quarter costs wake-ups, twice as much buys nothing
 _ROOM_BYTES = 64 << 10  # a receive call for less is not worth it
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux
@@ -50,6 +52,19 @@ class Connection:
             taken.append(self._buffer[following - size : following])
             self._start = following
         return taken
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether bytes of its descriptor are those of the peer, and a read of it waits as long as one of the socket."""
+        return type(self._sock) is socket.socket and self._sock.gettimeout() is None
+
+    def lend(self, beginning: bytes, receive: Callable[[Unread], None]) -> None:
+        """Let somebody read behind the last PDU, which began like this. Views that were taken lose their bytes. Raises OSError."""
+        unread = Unread(self._sock.fileno(), self._bytes, self._start, self._end, beginning)
+        receive(unread)
+        self._start, self._end = unread.start, unread.end
+        if unread.problem is not None:
+            raise unread.problem
 
     def _fill(self) -> None:
         if len(self._buffer) - self._end < _ROOM_BYTES:

@@ -98,7 +98,7 @@ class Loop:
                 raise ProtocolError(Reason.INVALID_PARAMETER)
             self._messages.fragment(context_id, control, size - 2)
             if control == _DATA and size + pdu.ITEM_LENGTH_BYTES == length:
-                self._messages.more(self._connection.repeated(pdu.beginning(size, context_id, control), size - 2))
+                self._messages.more(pdu.beginning(size, context_id, control), size - 2)
 
     def _end_of(self, kind: int, length: int) -> End:
         if kind not in (pdu.RELEASE_RQ, pdu.ABORT):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from hilum.dimse import command_set, pdu
 from hilum.receive.streaming import command
@@ -43,9 +43,12 @@ class Messages:
             if control & pdu.IS_LAST:
                 self._end(context_id)
 
-    def more(self, pieces: Sequence[memoryview]) -> None:
-        """Presentation Data Values like the last one, which was of a data set and not its end."""
-        self._pieces += pieces
+    def more(self, beginning: bytes, size: int) -> None:
+        """PDUs like the last one, which was one fragment of a data set and not its end: all that can be taken at once. Raises OSError."""
+        if (incoming := self._incoming) is not None and incoming.is_receiver and self._connection.is_plain:
+            self._hand_on()
+            self._connection.lend(beginning, lambda unread: incoming.receive(unread, size))
+        self._pieces += self._connection.repeated(beginning, size)
 
     def _command_fragment(self, context_id: int, size: int) -> None:
         if self._request is not None or self._context_id not in (None, context_id):

@@ -25,11 +25,33 @@ class Verdict:
     comment: str = ""
 
 
+@dataclass(slots=True)
+class Unread:
+    """A connection, lent between two PDUs: its unread bytes lie at [start, end) of the buffer, and more come from the descriptor.
+
+    `beginning`: of the last PDU, up to its fragment of a data set. `problem`: reading ended with it.
+    """
+
+    descriptor: int
+    buffer: bytearray
+    start: int
+    end: int
+    beginning: bytes
+    problem: OSError | None = None
+
+
 class Incoming(Protocol):
     """One data set on its way in. It never raises for what is wrong with the data set, with the disk or with itself."""
 
+    @property
+    def is_receiver(self) -> bool:
+        """Whether `receive` may take something, now or after the next bytes."""
+
     def write(self, pieces: Sequence[memoryview]) -> None:
         """The next bytes; they are overwritten when this returns."""
+
+    def receive(self, unread: Unread, size: int) -> None:
+        """Take PDUs that begin like the last one, each with `size` bytes of this data set: as many as it likes, or none."""
 
     def finish(self) -> Verdict:
         """There were no more bytes: what to answer."""

@@ -1,4 +1,4 @@
-"""Compiles preprocessing/hilum_preprocessing/resize.c: at every installation (build_hook.py), or by hand after a change of it."""
+"""Compiles what is C here: at every installation (build_hook.py), or by hand after a change of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[1] / "preprocessing/hilum_preprocessing/resize.c"
+_REPOSITORY = Path(__file__).parents[1]
+RESIZE = _REPOSITORY / "preprocessing/hilum_preprocessing/resize.c"
+TRANSFER = _REPOSITORY / "server/hilum/receive/transfer.c"
+# Each with what is slower without it.
+SOURCES = {RESIZE: "torch will resize pictures, which takes three times as long", TRANSFER: "large objects will be received in Python"}
 _COMPILERS = ("cc", "gcc", "clang")
-# No -march: a wheel may be copied to another machine. resize.c itself says what is compiled for AVX2 as well.
+# No -march: a wheel may be copied to another machine. The sources themselves say what is compiled for AVX2.
 _OPTIONS = ("-std=gnu11", "-O3", "-fPIC", "-shared")
 
 
-def compiled(source: Path = SOURCE, environment: dict[str, str] | None = None) -> str | None:
+def compiled(source: Path, environment: dict[str, str] | None = None) -> str | None:
     """Makes the library beside its source, or says why there is none. One that a running process has mapped is replaced, not written to."""
     environment = dict(os.environ) if environment is None else environment
     library, fresh = source.with_suffix(".so"), source.with_suffix(f".so.{os.getpid()}")
@@ -36,5 +40,11 @@ def compiled(source: Path = SOURCE, environment: dict[str, str] | None = None) -
     return None
 
 
+def problems() -> list[str]:
+    """Compiles everything; what is slower now, and why."""
+    made = {source: compiled(source) for source in SOURCES}
+    return [f"{SOURCES[source]}: {problem}" for source, problem in made.items() if problem]
+
+
 if __name__ == "__main__":
-    sys.exit(compiled())
+    sys.exit("\n".join(problems()) or None)

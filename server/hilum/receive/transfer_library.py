@@ -1,0 +1,154 @@
+"""transfer.c from Python: digests of a data set, and its way from the socket into the file while nothing else comes."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from pathlib import Path
+from typing import Final
+
+from hilum.receive.streaming.provider import Unread
+from hilum.store.outlet import Outlet
+
+PATH: Final = Path(__file__).with_name("transfer.so")
+_INTERFACE: Final = 1
+_DIGEST_BYTES: Final = 16
+_PEER_HAS_CLOSED: Final = -1
+_BEGINNING_BYTES: Final = 12
+
+
+class _Transfer(ctypes.Structure):
+    _fields_ = (
+        ("buffer", ctypes.c_void_p),
+        ("capacity", ctypes.c_int64),
+        ("start", ctypes.c_int64),
+        ("end", ctypes.c_int64),
+        ("beginning", ctypes.c_char_p),
+        ("fragment", ctypes.c_int64),
+        ("limit", ctypes.c_int64),
+        ("held", ctypes.c_void_p),
+        ("half", ctypes.c_int64),
+        ("held_bytes", ctypes.c_int64),
+        ("size", ctypes.c_int64),
+        ("written_out", ctypes.c_int64),
+        ("write_out", ctypes.c_int64),
+        ("aligned", ctypes.c_int64),
+        ("digests", ctypes.c_void_p),
+        ("taken", ctypes.c_int64),
+        ("socket", ctypes.c_int32),
+        ("file", ctypes.c_int32),
+        ("socket_problem", ctypes.c_int32),
+        ("file_problem", ctypes.c_int32),
+    )
+
+
+class Library:
+    """For any number of threads."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError or AttributeError where it is none, ValueError where it is one of another version of Hilum."""
+        self._transfer = ctypes.CDLL(str(path)).hilum_transfer
+        # To give the interpreter away and to get it back takes longer than to hash a few kilobytes.
+        quick = ctypes.PyDLL(str(path))
+        if quick.hilum_transfer_interface() != _INTERFACE:
+            raise ValueError("another version of Hilum")
+        quick.hilum_digests_bytes.restype = ctypes.c_int64
+        self._begin, self._update, self._end = quick.hilum_digests_begin, quick.hilum_digests_update, quick.hilum_digests_end
+        self._transfer.argtypes, self._transfer.restype = (ctypes.c_void_p,), None
+        self._begin.argtypes, self._begin.restype = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64), ctypes.c_void_p
+        self._update.argtypes, self._update.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64), None
+        self._end.argtypes, self._end.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p), None
+        self._digests_bytes = int(quick.hilum_digests_bytes())
+        self._own = threading.local()
+
+    def digests(self, pixels_start: int | None, pixels_end: int | None) -> CompiledDigests:
+        """Of a data set whose Pixel Data lies there; without an end it goes on to the end of the data set."""
+        return CompiledDigests(self, pixels_start, pixels_end)
+
+    def begin(self, pixels_start: int | None, pixels_end: int | None) -> tuple[ctypes.Array[ctypes.c_char], int]:
+        """Memory that must outlive what is at the address in it."""
+        memory = ctypes.create_string_buffer(self._digests_bytes)
+        start, end = (-1 if position is None else position for position in (pixels_start, pixels_end))
+        return memory, self._begin(memory, start, end)
+
+    def update(self, address: int, piece: bytes | memoryview) -> None:
+        """The next bytes."""
+        if not (count := len(piece)):
+            return
+        is_writable = isinstance(piece, memoryview) and not piece.readonly  # of other memory ctypes gives no address without a copy
+        self._update(address, ctypes.byref(ctypes.c_char.from_buffer(piece)) if is_writable else bytes(piece), count)
+
+    def end(self, address: int) -> tuple[str, str]:
+        """Of the whole, and of Pixel Data; more may follow."""
+        whole, pixels = ctypes.create_string_buffer(_DIGEST_BYTES), ctypes.create_string_buffer(_DIGEST_BYTES)
+        self._end(address, whole, pixels)
+        return whole.raw.hex(), pixels.raw.hex()
+
+    def transfer(self, unread: Unread, fragment_bytes: int, limit: int, outlet: Outlet, digests: CompiledDigests) -> None:
+        """Take PDUs that begin like `unread.beginning`, up to `limit` bytes of the data set. What the socket says is in `unread.problem`.
+
+        Raises OSError of the file; the PDU in progress has been read all the same.
+        """
+        if len(unread.beginning) != _BEGINNING_BYTES:
+            raise ValueError(f"{len(unread.beginning)} bytes are not the beginning of a P-DATA-TF PDU of one value")
+        held = self._held(2 * outlet.aligned_bytes)
+        ctypes.memmove(held, outlet.end, len(outlet.end))
+        buffer = ctypes.c_char.from_buffer(unread.buffer)
+        said = _Transfer(
+            buffer=ctypes.addressof(buffer),
+            capacity=len(unread.buffer),
+            start=unread.start,
+            end=unread.end,
+            beginning=unread.beginning,
+            fragment=fragment_bytes,
+            limit=limit,
+            held=ctypes.addressof(held),
+            held_bytes=len(outlet.end),
+            size=outlet.size_bytes,
+            written_out=outlet.written_out,
+            write_out=outlet.write_out_bytes,
+            aligned=outlet.aligned_bytes,
+            digests=digests.address,
+            socket=unread.descriptor,
+            file=outlet.descriptor,
+        )
+        self._transfer(ctypes.byref(said))
+        unread.start, unread.end = said.start, said.end
+        outlet.size_bytes, outlet.written_out = said.size, said.written_out
+        outlet.end = ctypes.string_at(said.held + said.half * said.aligned, said.held_bytes)
+        digests.size_bytes += said.taken
+        unread.problem = _error(said.socket_problem)
+        if (problem := _error(said.file_problem)) is not None:
+            raise problem
+
+    def _held(self, count: int) -> ctypes.Array[ctypes.c_char]:
+        """One for each thread: what an object leaves there is copied out when the call is over."""
+        held = getattr(self._own, "held", None)
+        if held is None or len(held) < count:
+            held = self._own.held = ctypes.create_string_buffer(count)
+        return held
+
+
+class CompiledDigests:
+    """As `digests.Digests`."""
+
+    def __init__(self, library: Library, pixels_start: int | None, pixels_end: int | None) -> None:
+        self.library = library
+        self._memory, self.address = library.begin(pixels_start, pixels_end)
+        self.size_bytes = 0
+
+    def update(self, piece: bytes | memoryview) -> None:
+        """The next bytes."""
+        self.library.update(self.address, piece)
+        self.size_bytes += len(piece)
+
+    def hexdigests(self) -> tuple[str, str]:
+        """Of the data set, and of its Pixel Data."""
+        return self.library.end(self.address)
+
+
+def _error(number: int) -> OSError | None:
+    if number == _PEER_HAS_CLOSED:
+        return ConnectionResetError()
+    return OSError(number, os.strerror(number)) if number else None

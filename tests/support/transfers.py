@@ -1,0 +1,128 @@
+"""Random transfers of the compiled receive loop, beside what must come of them. Also a script, for a library that sanitizers watch."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from hilum.dimse import pdu
+from hilum.receive.digests import Digests
+from hilum.receive.streaming.provider import Unread
+from hilum.receive.transfer_library import Library
+from hilum.store.outlet import Outlet
+
+CONTEXT, DATA = 1, 0
+ENDS = (
+    b"",  # the peer closes
+    pdu.user_abort(),
+    pdu.RELEASE,
+    pdu.beginning(100, CONTEXT, pdu.IS_LAST) + bytes(98),
+    pdu.beginning(100, CONTEXT + 2, DATA) + bytes(98),
+    bytes(12),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One transfer: what was there, what comes, and under which limits."""
+
+    fragment: int
+    count: int  # of PDUs that are alike
+    end: bytes
+    cuts: tuple[int, ...]  # sizes in which the peer sends, again and again
+    unread: int  # bytes that lie in the buffer already
+    buffer: int
+    first: int  # bytes of the data set in the file
+    held: int
+    aligned: int
+    limit: int
+    pixels: tuple[int | None, int | None]
+
+
+def drawn(random: Random) -> Case:
+    """Small buffers and sizes, so that every boundary is met."""
+    aligned = random.choice((1, 16, 512, 4096))
+    fragment = random.choice((random.randint(1, 50), random.randint(1, 3000), random.randint(60_000, 200_000)))
+    count = random.randint(0, 40 if fragment < 10_000 else 5)
+    first = random.randint(1, 10_000)
+    most_held = (aligned - first % aligned) % aligned if random.random() < 0.5 else 0  # the first write may end anywhere
+    held = random.randint(0, most_held - 1) if most_held else random.randint(0, aligned - 1) if first % aligned == 0 else 0
+    size = first + held + count * fragment
+    start = random.choice((None, random.randint(0, size)))
+    return Case(
+        fragment=fragment,
+        count=count,
+        end=random.choice(ENDS),
+        cuts=tuple(random.randint(1, 3 * fragment + 20) for _ in range(3)),
+        unread=random.randint(0, 2 * fragment + 30),
+        buffer=random.choice((70_000, 200_000, 512 << 10)),
+        first=first,
+        held=held,
+        aligned=aligned,
+        limit=random.choice((1 << 40, random.randint(0, size))),
+        pixels=(start, None if random.random() < 0.5 else (start or 0) + random.randint(0, size)),
+    )
+
+
+def run(library: Library, case: Case) -> None:
+    """Assert that everything that may be taken arrives, that nothing else does, and that the rest is still to be read."""
+    random = Random(case.fragment * 31 + case.count)
+    before, data = random.randbytes(case.first + case.held), random.randbytes(case.count * case.fragment)
+    beginning = pdu.beginning(case.fragment + 2, CONTEXT, DATA)
+    starts = range(0, len(data), case.fragment)
+    stream = b"".join(beginning + data[start : start + case.fragment] for start in starts) + case.end
+    unread_bytes = min(case.unread, len(stream), case.buffer)
+    taken = min(case.count, case.limit // case.fragment) * case.fragment
+    ours, peer = socket.socketpair()
+    sender = threading.Thread(target=_send, args=(peer, stream[unread_bytes:], case.cuts))
+    with open(os.memfd_create("transfer"), "w+b", buffering=0) as file, ours:  # noqa: PTH123 - a descriptor
+        file.write(before[: case.first])
+        buffer = bytearray(case.buffer)
+        at = case.buffer - unread_bytes if case.count % 2 else 0
+        buffer[at : at + unread_bytes] = stream[:unread_bytes]
+        unread = Unread(ours.fileno(), buffer, at, at + unread_bytes, beginning)
+        outlet = Outlet(file.fileno(), case.first, before[case.first :], case.aligned, 0, 1)
+        digests = library.digests(*case.pixels)
+        digests.update(before)
+        sender.start()
+        library.transfer(unread, case.fragment, case.limit, outlet, digests)
+        rest = bytes(buffer[unread.start : unread.end]) + _all_of(ours)
+        sender.join()
+        is_over = case.end == b"" and taken == len(data) and case.limit - taken >= case.fragment
+        assert isinstance(unread.problem, ConnectionResetError) is is_over, unread.problem
+        assert outlet.size_bytes == os.fstat(file.fileno()).st_size
+        assert os.pread(file.fileno(), outlet.size_bytes, 0) + outlet.end == before + data[:taken]
+        assert len(outlet.end) < case.aligned
+        assert not (taken and outlet.size_bytes % case.aligned and outlet.size_bytes != case.first), "a write ends at a multiple"
+        assert rest == stream[taken // case.fragment * (len(beginning) + case.fragment) :]
+        assert digests.size_bytes == len(before) + taken
+        expected = Digests(*case.pixels)
+        expected.update(before + data[:taken])
+        assert digests.hexdigests() == expected.hexdigests()
+
+
+def _send(peer: socket.socket, stream: bytes, cuts: tuple[int, ...]) -> None:
+    with peer:
+        position = turn = 0
+        while position < len(stream):
+            peer.sendall(stream[position : position + cuts[turn % len(cuts)]])
+            position, turn = position + cuts[turn % len(cuts)], turn + 1
+
+
+def _all_of(sock: socket.socket) -> bytes:
+    found = b""
+    while more := sock.recv(1 << 20):
+        found += more
+    return found
+
+
+if __name__ == "__main__":
+    watched = Library(Path(sys.argv[1]))
+    for seed in range(int(sys.argv[2])):
+        run(watched, drawn(Random(seed)))
+    sys.stdout.write("nothing outside\n")
