@@ -20,6 +20,7 @@ from pathlib import Path
 from sqlalchemy import make_url
 
 from hilum import telemetry
+from hilum.receive import transfer_library
 from hilum.receive.listener import serve_listener
 from hilum.settings import Settings, restore
 from hilum.store.archive import Archive
@@ -29,6 +30,7 @@ from load_tests.scrapes import parse
 from load_tests.serving import REPOSITORY, free_ports
 
 _TICKS = os.sysconf("SC_CLK_TCK")
+_NOT_COMPILED = "not-compiled"
 _CPU = "hilum_cpu_seconds_total"
 _STAGES = {"sync": "sync", "index": "index", "rows": "index_ledger"}
 
@@ -116,8 +118,11 @@ def _ticks(pid: int) -> tuple[int, int]:
     return user + user_of_children, system + system_of_children
 
 
-def start_hilum(folder: Path, listener: str, tls: Certificates | None = None, processes: int = 1) -> Receiver:
-    """`serve_listener` in processes of their own, its rows included. With certificates the one port is that of TLS."""
+def start_hilum(folder: Path, listener: str, tls: Certificates | None = None, processes: int = 1, *, is_compiled: bool = True) -> Receiver:
+    """`serve_listener` in processes of their own, its rows included. With certificates the one port is that of TLS.
+
+    `is_compiled` False, for one process: as where nobody could compile transfer.c.
+    """
     (port,) = free_ports(1)
     receive: dict[str, object] = {"host": "127.0.0.1", "listener": listener, "reserve_bytes": 0, "processes": processes}
     if tls is None:
@@ -130,7 +135,13 @@ def start_hilum(folder: Path, listener: str, tls: Certificates | None = None, pr
     (folder / "settings.json").write_text(settings.dump(), encoding="utf-8")
     archive, metrics = Archive(settings.archive_dir), folder / "metrics"
     metrics.mkdir()
-    command = [sys.executable, "-m", "load_tests.ingest_receivers", str(folder / "settings.json")]
+    command = [
+        sys.executable,
+        "-m",
+        "load_tests.ingest_receivers",
+        str(folder / "settings.json"),
+        *([] if is_compiled else [_NOT_COMPILED]),
+    ]
     process = start(command, {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(metrics)}, port)
     return Receiver(process, port, lambda: _settled(archive, settings.ledger_url), archive.root, tls, metrics)
 
@@ -161,8 +172,10 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def main(settings_file: str) -> None:
+def main(settings_file: str, how: str = "") -> None:
     """Our listener, until SIGTERM: this process, and as many more on its socket as the settings say."""
+    if how == _NOT_COMPILED:
+        transfer_library.PATH = Path("/nowhere")  # type: ignore[misc] # a constant but for this
     settings = restore(Path(settings_file).read_text(encoding="utf-8"))
     listening = socket.create_server(("127.0.0.1", settings.receive.tls_port or settings.receive.port), backlog=512)
     others = [
@@ -187,4 +200,4 @@ def _serve(settings: Settings, listening: socket.socket, process: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
