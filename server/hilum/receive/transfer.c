@@ -18,10 +18,14 @@
 
 enum { INTERFACE = 1 };
 
+#if defined __x86_64__ && !defined PLAIN
+#define NEEDS_AVX2
+#endif
+
 /* 0: this processor lacks what is compiled here. */
 int32_t hilum_transfer_interface(void)
 {
-#ifdef __x86_64__
+#ifdef NEEDS_AVX2
     if (!__builtin_cpu_supports("avx2"))
         return 0;
 #endif
@@ -29,7 +33,7 @@ int32_t hilum_transfer_interface(void)
 }
 
 /* xxhash.h looks for what the compiler may use; with AVX2 it takes half the time. */
-#if defined __x86_64__ && !defined PLAIN
+#ifdef NEEDS_AVX2
 #pragma GCC target("avx2")
 #endif
 #define XXH_INLINE_ALL

@@ -16,6 +16,7 @@ _INTERFACE: Final = 1
 _DIGEST_BYTES: Final = 16
 _PEER_HAS_CLOSED: Final = -1
 _BEGINNING_BYTES: Final = 12
+_LARGE_BYTES: Final = 1 << 20
 
 
 class _Transfer(ctypes.Structure):
@@ -48,16 +49,17 @@ class Library:
 
     def __init__(self, path: Path) -> None:
         """Raises OSError or AttributeError where it is none, ValueError where it is one of another version of Hilum."""
-        self._transfer = ctypes.CDLL(str(path)).hilum_transfer
-        # To give the interpreter away and to get it back takes longer than to hash a few kilobytes.
-        quick = ctypes.PyDLL(str(path))
-        if quick.hilum_transfer_interface() != _INTERFACE:
-            raise ValueError("another version of Hilum")
+        # The one gives the interpreter away meanwhile, the other does not: to get it back takes longer than to hash a few kilobytes.
+        free, quick = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
+        if (interface := quick.hilum_transfer_interface()) != _INTERFACE:
+            raise ValueError("another version of Hilum") if interface else OSError("this processor has no AVX2")
         quick.hilum_digests_bytes.restype = ctypes.c_int64
+        self._transfer, self._update_large = free.hilum_transfer, free.hilum_digests_update
         self._begin, self._update, self._end = quick.hilum_digests_begin, quick.hilum_digests_update, quick.hilum_digests_end
         self._transfer.argtypes, self._transfer.restype = (ctypes.c_void_p,), None
         self._begin.argtypes, self._begin.restype = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64), ctypes.c_void_p
-        self._update.argtypes, self._update.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64), None
+        for update in (self._update, self._update_large):
+            update.argtypes, update.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64), None
         self._end.argtypes, self._end.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p), None
         self._digests_bytes = int(quick.hilum_digests_bytes())
         self._own = threading.local()
@@ -77,7 +79,8 @@ class Library:
         if not (count := len(piece)):
             return
         is_writable = isinstance(piece, memoryview) and not piece.readonly  # of other memory ctypes gives no address without a copy
-        self._update(address, ctypes.byref(ctypes.c_char.from_buffer(piece)) if is_writable else bytes(piece), count)
+        update = self._update if count < _LARGE_BYTES else self._update_large
+        update(address, ctypes.byref(ctypes.c_char.from_buffer(piece)) if is_writable else bytes(piece), count)
 
     def end(self, address: int) -> tuple[str, str]:
         """Of the whole, and of Pixel Data; more may follow."""
