@@ -8,7 +8,7 @@ stamp=.venv/.set-up
 compiled="preprocessing/hilum_preprocessing/resize server/hilum/receive/transfer"
 has_all() { for each in $compiled; do [ -f "$each.$1" ] || return 1; done; }
 wanted=$(cat deploy/lock/dev.txt pyproject.toml deploy/setup.sh deploy/debian-packages.sh deploy/build_hook.py deploy/compile_c.py ${compiled// /.c }.c | sha256sum)
-[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && { has_all so || ! command -v cc >/dev/null; } && exit 0
+[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && { has_all so || .venv/bin/python deploy/compile_c.py 2>/dev/null || true; } && exit 0
 
 say() { printf '\033[1m[set-up]\033[0m %s\n' "$*"; }
 

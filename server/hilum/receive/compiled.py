@@ -1,7 +1,7 @@
 """Whether the steady state of large data sets is compiled (transfer.c), or goes on in Python as everything else does.
 
-Python takes a PDU of 16 KiB in a third more CPU, and holds the interpreter, which sixteen associations wait for. Where the library is
-missing, or does not do with known bytes what Python does, nothing else changes.
+Python holds the interpreter for each PDU, and sixteen associations wait for it: that takes up to two fifths more CPU (`make bench-ingest`).
+Where the library is missing, or does not do with known bytes what Python does, nothing else changes.
 """
 
 from __future__ import annotations
