@@ -35,7 +35,7 @@ def compiled(source: Path, environment: dict[str, str] | None = None) -> str | N
     if made.returncode:
         fresh.unlink(missing_ok=True)
         library.unlink(missing_ok=True)
-        return f"{compiler} failed: {made.stderr.strip()[-500:]}"
+        return f"{compiler} failed (Debian 12: sudo deploy/debian-packages.sh brings what it needs): {made.stderr.strip()[-500:]}"
     fresh.replace(library)
     return None
 
