@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from pydicom.uid import (
     Comprehensive3DSRStorage,
@@ -116,6 +116,8 @@ SCRIPTS = st.tuples(st.lists(st.one_of(STORES, st.just("echo")), min_size=1, max
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
 @given(script=SCRIPTS)
+@example(script=([Store(1, 9, "none", 300_000, 5_000, 0, 4096)], RELEASE))  # large, in equal PDUs, and nothing that is written to a file
+@example(script=([Store(1, 7, "none", 300_000, 5_000, 0, 4096)], RELEASE))
 def test_all_listeners_do_the_same(listeners: Listeners, script: tuple[list[Store | str], bytes]) -> None:
     steps, last = script
     run = next(_run)

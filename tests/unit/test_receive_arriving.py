@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,8 @@ from hilum.receive.indexer import Indexer
 from hilum.receive.intake import Intake
 from hilum.receive.refusals import CannotUnderstand, OutOfResources, Refusal
 from hilum.receive.store_command import StoreCommand
+from hilum.receive.streaming.provider import Unread
+from hilum.receive.taking import PiecesOnly, Taken
 from hilum.settings import Receive
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
@@ -136,7 +138,7 @@ def disk(house: House) -> Iterator[Disk]:
 @contextlib.contextmanager
 def arriving_at(disk: Disk, house: House) -> Iterator[Arriving]:
     """An object whose header has come, in 32 KiB."""
-    limits = Receive(reserve_bytes=RESERVE, maximum_associations=ASSOCIATIONS, maximum_object_bytes=32 << 20)
+    limits = Receive(reserve_bytes=RESERVE, maximum_associations=ASSOCIATIONS, maximum_object_bytes=128 << 20)
     intake = Intake(limits, disk, house.indexer)
     with contextlib.closing(Arriving(StoreCommand(meta("1.2.3", ExplicitVRLittleEndian), DX), intake.begin)) as arriving:
         arriving.write([memoryview(data_set("1.2.3", pixels=bytes(30 << 20))[: 32 << 10])])
@@ -145,7 +147,7 @@ def arriving_at(disk: Disk, house: House) -> Iterator[Arriving]:
 
 def taken(arriving: Arriving) -> int:
     """How many bytes more, before the object is refused."""
-    for size in range(0, 16 << 20, 16 << 10):
+    for size in range(0, 20 << 20, 16 << 10):
         try:
             arriving.write([memoryview(bytes(16 << 10))])
         except OutOfResources:
@@ -153,13 +155,13 @@ def taken(arriving: Arriving) -> int:
     raise AssertionError("it is not refused")
 
 
-def test_a_disk_with_room_is_looked_at_every_2_mib(disk: Disk, house: House) -> None:
+def test_a_disk_with_room_is_looked_at_every_16_mib(disk: Disk, house: House) -> None:
     with arriving_at(disk, house) as arriving:
-        for _ in range(10 << 4):
-            arriving.write([memoryview(bytes(64 << 10))])
-        assert 1 + 4 <= disk.asked <= 1 + 5
+        for _ in range(50):
+            arriving.write([memoryview(bytes(1 << 20))])
+        assert 1 + 2 <= disk.asked <= 1 + 3
         disk.free = RESERVE
-        assert taken(arriving) <= 2 << 20
+        assert taken(arriving) <= 16 << 20
 
 
 def test_a_disk_that_is_nearly_full_is_looked_at_before_its_reserve_is_used_by_all_who_may_come(disk: Disk, house: House) -> None:
@@ -168,6 +170,37 @@ def test_a_disk_that_is_nearly_full_is_looked_at_before_its_reserve_is_used_by_a
     with arriving_at(disk, house) as arriving:
         disk.free = RESERVE
         assert 0 < taken(arriving) <= room // ASSOCIATIONS
+
+
+class Note(PiecesOnly):
+    """A taker that wants pieces, as that of a rejection note."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, pieces: Sequence[memoryview]) -> None:
+        self.written += b"".join(pieces)
+
+    def commit(self) -> Taken:
+        return Taken.REJECTION_NOTE
+
+    def close(self) -> None:
+        pass
+
+
+def test_who_wants_pieces_is_not_asked_to_read() -> None:
+    """Before the header is known nobody can say who it will be."""
+    encoded, note = data_set("1.2.3", pixels=bytes(70_000)), Note()
+    with contextlib.closing(Arriving(StoreCommand(meta("1.2.3", ExplicitVRLittleEndian), DX), lambda _command, _header: note)) as arriving:
+        assert arriving.is_receiver
+        unread = Unread(-1, bytearray(100), 10, 90, b"")
+        for piece in (encoded[:100], encoded[100 : 33 << 10], encoded[33 << 10 :]):
+            arriving.write([memoryview(piece)])
+            arriving.receive(unread, 1)
+        assert not arriving.is_receiver
+        assert (unread.start, unread.end) == (10, 90)
+        assert arriving.commit() is Taken.REJECTION_NOTE
+    assert note.written == encoded
 
 
 def test_a_header_is_held_back_to_its_limit_and_no_further() -> None:

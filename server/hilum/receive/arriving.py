@@ -39,7 +39,7 @@ class Arriving:
 
     def receive(self, unread: Unread, size: int) -> None:
         """As many of the next bytes as the taker likes to read by itself, see `streaming.provider.Incoming`. Raises Refusal, OSError."""
-        if self._taker is not None:
+        if self._taker is not None and self._taker.is_receiver:  # it may be another than was thought before the header was known
             self._taker.receive(unread, size)
 
     def commit(self) -> Taken:
