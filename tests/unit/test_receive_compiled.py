@@ -201,14 +201,14 @@ def test_a_library_that_is_not_ours_or_wrong_is_not_used(before, after, said, tm
 
 @needs_compiler
 def test_other_processors_take_the_plain_digests(tmp_path):
-    assert said_of(tmp_path, "#define PLAIN\n" + TRANSFER.read_text()) == "False compiled (transfer.so)\n"
+    assert said_of(tmp_path, "#define PLAIN\n" + TRANSFER.read_text()) == "False by compiled code (transfer.so)\n"
 
 
 def test_people_are_told_that_it_is_missing(tmp_path):
     """In the listener's log and by `hilum check`: nothing else would show it."""
     said = subprocess.run([sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert "receive_not_compiled" in said.stdout + said.stderr
-    assert "['large objects are received in Python: transfer.so cannot be loaded" in said.stdout
+    assert "['large objects in Python: transfer.so cannot be loaded" in said.stdout
 
 
 @needs_compiler

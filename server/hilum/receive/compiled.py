@@ -50,7 +50,7 @@ def loaded() -> tuple[Library | None, str]:
         problem = f"cannot be loaded ({error})"
     except ValueError as error:
         problem = f"is of {error}"
-    return (None, f"in Python: {name} {problem}") if problem else (library, f"compiled ({name})")
+    return (None, f"in Python: {name} {problem}") if problem else (library, f"by compiled code ({name})")
 
 
 def _problem(library: Library) -> str:

@@ -46,7 +46,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield (ledger := _ledger(settings))
     yield from _dicom_ports(settings.receive)
     yield _port("api", settings.api.host, settings.api.port)
-    yield Check("receive", ok=True, detail=f"large objects are received {receiving.loaded()[1]}")
+    yield Check("receive", ok=True, detail=f"large objects {receiving.loaded()[1]}")
     yield Check("resize", ok=True, detail=resizing.loaded()[1])
     yield from _releases(settings)
     if ledger.ok and not _is_new(settings.ledger_url):
