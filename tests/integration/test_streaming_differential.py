@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from pydicom.uid import (
     SecondaryCaptureImageStorage,
 )
 
-from tests.support.listening import ListenerProcess, make_settings
+from tests.support.listening import NOT_COMPILED, ListenerProcess, make_settings
 from tests.support.raw_scu import DX
 from tests.support.storing import element, uid_element
 from tests.support.waiting import wait_for
@@ -40,11 +41,11 @@ def listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
     """The loop with what is compiled, the loop in Python alone, and pynetdicom."""
     folder = tmp_path_factory.mktemp("listeners")
 
-    def made(kind: str, *, is_compiled: bool = True) -> ListenerProcess:
-        state = folder / f"{kind}-{is_compiled}"
-        return ListenerProcess(make_settings(state, listener=kind, maximum_object_bytes=MAXIMUM_OBJECT_BYTES), is_compiled=is_compiled)
+    def made(kind: str, library: Path | None = None) -> ListenerProcess:
+        state = folder / f"{kind}-{library is None}"
+        return ListenerProcess(make_settings(state, listener=kind, maximum_object_bytes=MAXIMUM_OBJECT_BYTES), library=library)
 
-    with made("streaming") as streaming, made("streaming", is_compiled=False) as plain, made("pynetdicom") as slow:
+    with made("streaming") as streaming, made("streaming", NOT_COMPILED) as plain, made("pynetdicom") as slow:
         yield streaming, plain, slow
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 import time
@@ -12,7 +13,9 @@ from pathlib import Path
 import pytest
 from pydicom.uid import ExplicitVRLittleEndian
 
+from deploy.compile_c import TRANSFER, compiled
 from tests.support.listening import ListenerProcess, make_settings, unindexed
+from tests.support.peers import missing
 from tests.support.raw_scu import DX
 from tests.support.storing import data_set
 from tests.support.waiting import wait_for
@@ -240,6 +243,23 @@ def answers(listener: ListenerProcess, sent: bytes) -> bytes:
         while more := connection.recv(1 << 16):
             found += more
         return found
+
+
+def test_what_is_compiled_is_used_between_equal_pdus(tmp_path: Path) -> None:
+    """By one that fails behind its self-test, of less than a megabyte: a listener that went on in Python would store the object."""
+    text = TRANSFER.read_text()
+    begin = "    begin_spans(transfer, &spans);\n    while"
+    assert text.count(begin) == 1
+    source = tmp_path / "transfer.c"
+    source.write_text(text.replace(begin, f"    if (transfer->limit > 1 << 20) transfer->file_problem = {errno.ENOSPC};\n{begin}"))
+    if (problem := compiled(source)) is not None:
+        missing(problem)
+    with ListenerProcess(make_settings(tmp_path / "state"), library=source.with_suffix(".so")) as broken, Wire(broken.port) as wire:
+        wire.send(message(store("1.2.500.1"), data_set("1.2.500.1", pixels=bytes(100))))
+        assert wire.status() == 0
+        wire.send(message(store("1.2.500.2"), data_set("1.2.500.2", pixels=bytes(200_000)), pdu_bytes=16384))
+        assert wire.status() == 0xA700
+        assert "receive_not_compiled" not in broken.log.read_text()
 
 
 def test_eight_large_objects_at_once_are_not_held_in_memory(listener: ListenerProcess) -> None:

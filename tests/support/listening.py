@@ -28,7 +28,8 @@ from hilum.store.migrate import migrate
 
 _ROOT = Path(__file__).resolve().parents[2]
 PROCESS = "listener-1"
-_NOT_COMPILED = "HILUM_TEST_NOT_COMPILED"
+NOT_COMPILED = Path("/nowhere/transfer.so")
+_LIBRARY = "HILUM_TEST_TRANSFER_LIBRARY"
 
 
 def make_settings(state: Path, senders: dict[str, Any] | None = None, **receive: Any) -> Settings:
@@ -52,9 +53,9 @@ def _migrated_ledger() -> Path:
 class ListenerProcess:
     """`serve_listener` in a child process, alive inside a `with` block."""
 
-    def __init__(self, settings: Settings, *, is_compiled: bool = True) -> None:
-        """`is_compiled` False: as where nobody could compile transfer.c."""
-        self.settings, self._is_compiled = settings, is_compiled
+    def __init__(self, settings: Settings, *, library: Path | None = None) -> None:
+        """`library`: instead of transfer.so; NOT_COMPILED: as where nobody could compile it."""
+        self.settings, self._library = settings, library
         self.archive = Archive(settings.archive_dir)
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = int(self.socket.getsockname()[1])
@@ -70,7 +71,7 @@ class ListenerProcess:
         """One more child of this name on the same socket; the caller ends it."""
         sockets = [each.fileno() for each in (self.socket, self.tls_socket) if each is not None]
         command = [sys.executable, "-m", "tests.support.listening", process, *map(str, sockets)]
-        environment = os.environ if self._is_compiled else {**os.environ, _NOT_COMPILED: "1"}
+        environment = os.environ if self._library is None else {**os.environ, _LIBRARY: str(self._library)}
         with self.log.open("ab") as log:
             child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_ROOT, pass_fds=sockets, env=environment)
         assert child.stdin is not None
@@ -137,8 +138,8 @@ def main(process: str, descriptor: int, tls_descriptor: int | None = None) -> No
     """The child."""
     from hilum.receive.listener import serve_listener
 
-    if os.environ.get(_NOT_COMPILED):
-        transfer_library.PATH = Path("/nowhere")  # type: ignore[misc] # a constant but for this
+    if library := os.environ.get(_LIBRARY):
+        transfer_library.PATH = Path(library)  # type: ignore[misc] # a constant but for this
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings = restore(sys.stdin.read())
