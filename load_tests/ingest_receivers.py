@@ -21,6 +21,7 @@ from sqlalchemy import make_url
 
 from hilum import telemetry
 from hilum.receive import transfer_library
+from hilum.receive.indexing import open_inbox
 from hilum.receive.listener import serve_listener
 from hilum.settings import Settings, restore
 from hilum.store.archive import Archive
@@ -193,7 +194,7 @@ def main(settings_file: str, how: str = "") -> None:
 def _serve(settings: Settings, listening: socket.socket, process: str) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    archive = Archive(settings.archive_dir, process, settings.receive.write_out_bytes)
+    archive = open_inbox(settings, process)
     gc.freeze()  # as every process of the server; else a collection every 64 associations goes through all imports, 1.2 ms of each
     plain, tls = (None, listening) if settings.receive.tls_port else (listening, None)
     serve_listener(settings, plain, Ledger(settings.ledger_url), archive, stop, tls)

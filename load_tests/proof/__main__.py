@@ -19,6 +19,7 @@ from load_tests.proof.listener_kills import listener_kills
 from load_tests.proof.locked import ledger_locked
 from load_tests.proof.pacs_faults import TIMEOUT_SECONDS, pacs_down, pacs_times_out
 from load_tests.proof.part import Outcome, Part, Plan, outcome_of
+from load_tests.proof.power import power
 from load_tests.proof.rolling import rolling_restart
 from load_tests.proof.settings import MANY_LAPSES
 from load_tests.proof.soak import LOAD, soak
@@ -37,7 +38,7 @@ PARTS: Mapping[str, Part] = {
     "soak": Part(soak, lambda _: {"log": {"level": "warning"}}, LOAD),
 }
 # Without a street: of Hilum only listeners.
-ALONE: Mapping[str, Callable[[Plan], Outcome]] = {"fuzz": fuzz, "listener": listener_kills, "listener_disk": listener_disk}
+ALONE: Mapping[str, Callable[[Plan], Outcome]] = {"fuzz": fuzz, "listener": listener_kills, "listener_disk": listener_disk, "power": power}
 NAMES = (*ALONE, *PARTS)
 
 

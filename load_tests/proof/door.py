@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -77,6 +78,12 @@ class Listeners:
             if index not in self._living:
                 self._living[index] = self._spawn(index)
 
+    def halt(self) -> None:
+        """By SIGSTOP; returns when all stand still, but for what the kernel does for them. Raises NotQuiet."""
+        for child in self._living.values():
+            child.process.send_signal(signal.SIGSTOP)
+        wait_until(lambda: all(_stands_still(child.process.pid) for child in self._living.values()), "the listeners to stand still")
+
     def kill(self, indices: Iterable[int]) -> None:
         """By SIGKILL; returns when they are dead."""
         dying = [self._living.pop(index) for index in indices]
@@ -118,6 +125,12 @@ class Listeners:
         process.stdin.write(charge.dump())
         process.stdin.close()
         return Child(process, file)
+
+
+def _stands_still(pid: int) -> bool:
+    """Whether each thread is stopped, or in a call of the kernel that it will not return from into our code (proc_pid_stat(5))."""
+    states = [file.read_text(encoding="ascii").rpartition(") ")[2][0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) <= {"T", "D"}
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

@@ -123,6 +123,11 @@ class Receive(_Section):
         ge=0,
         description="So many bytes of an object go to the disk while the rest comes in; 0: all at its end, for spinning and network disks.",
     )
+    name_sync: Literal["auto", "folder"] = Field(
+        "auto",
+        description="How a received file's name is made durable. auto: on ext4 and XFS by one sync of the file, which is one commit of the "
+        "file system's journal; elsewhere, or with folder, by a sync of the file and then of its folder: two, one after the other.",
+    )
     maximum_pdu_bytes: int = Field(131072, ge=4096, le=1 << 24, description="Largest PDU that senders may use.")
     maximum_object_bytes: int = Field(1 << 30, ge=1 << 20, description="Largest data set accepted; a larger one is answered 0xA700.")
     acse_timeout_seconds: float = Field(30.0, gt=0, description="Limit for negotiation and release.")

@@ -21,6 +21,7 @@ from typing import Any, Self
 
 from hilum.receive import transfer_library
 from hilum.receive.file_meta import decode
+from hilum.receive.indexing import open_inbox
 from hilum.settings import Settings, restore
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
@@ -144,7 +145,7 @@ def main(process: str, descriptor: int, tls_descriptor: int | None = None) -> No
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     settings = restore(sys.stdin.read())
     ledger = Ledger(settings.ledger_url)
-    archive = Archive(settings.archive_dir, process, settings.receive.write_out_bytes)
+    archive = open_inbox(settings, process)
     tls = None if tls_descriptor is None else socket.socket(fileno=tls_descriptor)
     serve_listener(settings, socket.socket(fileno=descriptor), ledger, archive, stop, tls)
     assert "torch" not in sys.modules

@@ -22,9 +22,9 @@ _ROOT = Path(__file__).resolve().parents[2]
 # Where the child dies while it handles the second of two objects, and how many objects a scan then finds.
 BOUNDARIES = {
     "after the part is written": 1,
-    "after fdatasync": 1,
+    "after its bytes are out": 1,
     "after the rename": 2,  # complete but not acknowledged: kept, and the sender's repetition is a duplicate
-    "after the directory sync": 2,
+    "after its name is synced": 2,
     "after it has its place": 2,
     "after the row is committed": 2,
     "after it is settled": 2,
@@ -66,10 +66,10 @@ def meta(uid: str, transfer_syntax_uid: str = ExplicitVRLittleEndian) -> FileMet
     return FileMeta(DigitalXRayImageStorageForPresentation, uid, transfer_syntax_uid, "MODALITY", "HILUM")
 
 
-def store_until_killed(settings: Settings, boundary: str) -> list[str]:
-    """Run the child until it kills itself; the UIDs that it acknowledged."""
+def store_until_killed(settings: Settings, boundary: str, file_system: str) -> list[str]:
+    """Run the child, which takes the file system for one of this type, until it kills itself; the UIDs that it acknowledged."""
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.support.storing", boundary],
+        [sys.executable, "-m", "tests.support.storing", boundary, file_system],
         check=False,
         input=settings.dump(),
         capture_output=True,
@@ -81,17 +81,19 @@ def store_until_killed(settings: Settings, boundary: str) -> list[str]:
     return ran.stdout.split()
 
 
-def main(boundary: str) -> None:
+def main(boundary: str, file_system: str) -> None:
     """The child."""
     from hilum.receive import arriving
     from hilum.receive.indexer import Indexer
+    from hilum.receive.indexing import open_inbox
     from hilum.receive.intake import Intake
     from hilum.receive.store_command import StoreRequest
-    from hilum.store.archive import Archive
+    from hilum.store import naming
     from hilum.store.ledger import Ledger
 
+    naming.file_system_of = lambda _folder: file_system
     settings = restore(sys.stdin.read())
-    archive = Archive(settings.archive_dir, "listener-1")
+    archive = open_inbox(settings, "listener-1")
     indexer = Indexer(settings, Ledger(settings.ledger_url), archive)
     intake = Intake(settings.receive, archive, indexer)
     for number, uid in enumerate(_UIDS):
@@ -105,18 +107,24 @@ def main(boundary: str) -> None:
 
 
 def _arm(boundary: str) -> None:
-    if boundary == "after the part is written":
-        os.fdatasync = _die_at(os.fdatasync, is_done=False)
-    elif boundary == "after fdatasync":
-        os.fdatasync = _die_at(os.fdatasync)
+    if boundary in ("after the part is written", "after its bytes are out"):
+        _arm_bytes(is_done=boundary == "after its bytes are out")
     elif boundary == "after the rename":
         os.rename = _die_at(os.rename)
-    elif boundary == "after the directory sync":
+    elif boundary == "after its name is synced":
         os.fsync = _die_at(os.fsync)
     elif boundary == "after it has its place":
         os.link = _die_at(os.link)
     else:  # the first object leaves `unindexed`
         os.unlink = _die_at(os.unlink, is_done=boundary == "after it is settled")
+
+
+def _arm_bytes(*, is_done: bool) -> None:
+    """Of the two only one is called, by the file system."""
+    from hilum.store import naming
+
+    os.fdatasync = _die_at(os.fdatasync, is_done=is_done)
+    naming.await_write_out = _die_at(naming.await_write_out, is_done=is_done)
 
 
 def _die_at(real: Callable[..., Any], *, is_done: bool = True) -> Callable[..., None]:
@@ -131,4 +139,4 @@ def _die_at(real: Callable[..., Any], *, is_done: bool = True) -> Callable[..., 
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -347,10 +347,11 @@ def test_many_threads_commit_at_once(archive: Archive) -> None:
     assert sorted(int(file.read_bytes()) for file in files) == list(range(200))
 
 
+@pytest.mark.parametrize("file_system", ["ext4", "tmpfs"])
 @pytest.mark.parametrize("boundary", BOUNDARIES)
-def test_kill_9_at_each_durable_boundary(boundary: str, tmp_path: Path) -> None:
+def test_kill_9_at_each_durable_boundary(boundary: str, file_system: str, tmp_path: Path) -> None:
     settings = make_settings(tmp_path / "state")
-    acknowledged = store_until_killed(settings, boundary)
+    acknowledged = store_until_killed(settings, boundary, file_system)
     archive, rows = recover_all(settings)
     assert set(acknowledged) <= set(rows)
     assert not list(unindexed(archive))

@@ -15,6 +15,12 @@ from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 
 
+def open_inbox(settings: Settings, process: str) -> Archive:
+    """The archive for a process that takes objects."""
+    receive = settings.receive
+    return Archive(settings.archive_dir, process, receive.write_out_bytes, name_sync=receive.name_sync)
+
+
 @contextlib.contextmanager
 def indexing(settings: Settings, ledger: Ledger, archive: Archive, stop: threading.Event, flush_seconds: float) -> Iterator[Reception]:
     """Who takes objects into an archive that we hold. What a killed process left there is swept, or indexed, first.
@@ -23,7 +29,7 @@ def indexing(settings: Settings, ledger: Ledger, archive: Archive, stop: threadi
     """
     archive.sweep(archive.process)
     indexer = Indexer(settings, ledger, archive, when_failed=stop.set)
-    for file in archive.unindexed(archive.process):
+    for file in archive.left_behind(archive.process):
         indexer.put(file)
     indexer.start()
     try:

@@ -34,7 +34,7 @@ def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Ite
         with archive.held(process) as is_ours:
             if is_ours:
                 swept += archive.sweep(process)
-                outcomes += _index_all(list(archive.unindexed(process)), settings, ledger, archive)
+                outcomes += _index_all(archive.left_behind(process), settings, ledger, archive)
     if swept or outcomes:
         _log.info("recovered", swept=swept, **{outcome.value: count for outcome, count in outcomes.items()})
     return Recovered(swept, outcomes)

@@ -21,7 +21,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from hilum.store.directory_sync import SharedSync, make_durable_folder, sync_folder
+from hilum.store.directory_sync import make_durable_folder, sync_file_system, sync_folder
+from hilum.store.naming import NameSync, Naming, naming_of
 from hilum.store.outlet import Outlet
 from hilum.store.pieces import Pieces, behind, without_end
 from hilum.store.write_out import start_write_out
@@ -56,38 +57,44 @@ class Archive:
     """The files below `root`. `process` names the folder of objects that this process receives; readers need none.
 
     `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at its end. `aligned_bytes`: all writes
-    of an object but the first and the last end at multiples of it.
+    of an object but the first and the last end at multiples of it. `name_sync`: see naming.py.
     """
 
-    def __init__(self, root: Path, process: str = "main", write_out_bytes: int = 0, aligned_bytes: int = ALIGNED_BYTES) -> None:
+    def __init__(
+        self,
+        root: Path,
+        process: str = "main",
+        write_out_bytes: int = 0,
+        aligned_bytes: int = ALIGNED_BYTES,
+        name_sync: NameSync = "auto",
+    ) -> None:
         if Path(process).name != process:
             raise ValueError(f"{process!r} cannot name a folder")
         self.root = root
         self.process = process
         self._inbox = root / _UNINDEXED / process
-        self._directory_sync = SharedSync(self._inbox)
-        self._write_out_bytes, self._aligned_bytes = write_out_bytes, aligned_bytes
-        self._has_inbox, self._creation = False, threading.Lock()
+        self._write_out_bytes, self._aligned_bytes, self._name_sync = write_out_bytes, aligned_bytes, name_sync
+        self._naming: Naming | None = None  # of the inbox, once it is there
+        self._creation = threading.Lock()
 
     def begin(self) -> Incoming:
         """A new object, invisible until it is committed. Raises OSError."""
-        if not self._has_inbox:
-            self._make_inbox()
+        naming = self._naming or self._make_inbox()
         try:
-            return self._incoming()
+            return self._incoming(naming)
         except FileNotFoundError:
             if not self.is_there:  # what is taken while its file system is away would be gone when that comes back
                 raise
-            self._make_inbox()
-            return self._incoming()
+            return self._incoming(self._make_inbox())
 
-    def _incoming(self) -> Incoming:
-        return Incoming(self._inbox, self._directory_sync, self._write_out_bytes, self._aligned_bytes)
+    def _incoming(self, naming: Naming) -> Incoming:
+        return Incoming(self._inbox, naming, self._write_out_bytes, self._aligned_bytes)
 
-    def _make_inbox(self) -> None:
+    def _make_inbox(self) -> Naming:
         with self._creation:
             make_durable_folder(self._inbox)
-            self._has_inbox = True
+            self._naming = naming = naming_of(self._inbox, self._name_sync)
+            return naming
 
     def place(self, file: Path) -> None:
         """Give an object its place as a second name, before its row is committed: a row never names a file that is not there.
@@ -200,6 +207,12 @@ class Archive:
         for folder in self._folders(process):
             yield from sorted(folder.glob(f"*{_COMPLETE}"))
 
+    def left_behind(self, process: str) -> list[Path]:
+        """Complete objects of a process that is dead, in order, all durable: it may have died between an object's name and its sync."""
+        if files := list(self.unindexed(process)):
+            sync_file_system(self.root)
+        return files
+
     @contextlib.contextmanager
     def held(self, process: str) -> Iterator[bool]:
         """Own a process's folder; False: a live process, here or on another host of a shared archive, owns it.
@@ -245,10 +258,10 @@ class Archive:
 class Incoming:
     """One object being received. Left without `commit`, as by an exception, it leaves nothing behind."""
 
-    def __init__(self, folder: Path, directory_sync: SharedSync, write_out_bytes: int, aligned_bytes: int) -> None:
+    def __init__(self, folder: Path, naming: Naming, write_out_bytes: int, aligned_bytes: int) -> None:
         name = f"{folder}/{new_name(time.time())}"
         self._part, self._complete = f"{name}{_PART}", f"{name}{_COMPLETE}"
-        self._directory_sync = directory_sync
+        self._naming = naming
         self._write_out_bytes, self._written_out = write_out_bytes, 0
         self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         self._is_committed = False
@@ -295,13 +308,13 @@ class Incoming:
     def commit(self) -> Path:
         """Make the object durable under its final name; only then may it be acknowledged. Raises OSError."""
         self._write_all([self._end] if self._end else [])
-        os.fdatasync(self._fd)
+        self._naming.before(self._fd)
         found = os.fstat(self._fd)
         if found.st_size != self.size_bytes:
             raise OSError(errno.EIO, f"{found.st_size} of {self.size_bytes} bytes are in the file")
         self.modified_at = found.st_mtime
         os.rename(self._part, self._complete)  # noqa: PTH104 - see `Archive._target`
-        self._directory_sync.wait()
+        self._naming.after(self._fd)
         self._is_committed = True
         return Path(self._complete)
 

@@ -1,24 +1,31 @@
-"""Starting to write a file out while its bytes still come in, so that the sync at its end finds little left to do (Linux)."""
+"""Writing a file out while its bytes still come in, and waiting until they are out, without a commit of the journal (Linux)."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import os
+from typing import Final
 
-_START = 2  # SYNC_FILE_RANGE_WRITE, sync_file_range(2): begins, waits for nothing, promises nothing
+# sync_file_range(2). Its manual warns that it promises nothing about metadata and the disk's cache: what does is the sync that follows.
+_WAIT_BEFORE, _START, _WAIT_AFTER = 1, 2, 4
+_function = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
+if _function is not None:
+    _function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
-
-def _load() -> Callable[[int, int, int], object]:
-    found = getattr(ctypes.CDLL(None), "sync_file_range", None)
-    if found is None:
-        return lambda _fd, _offset, _count: None
-    found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-    return lambda fd, offset, count: found(fd, offset, count, _START)
-
-
-_start = _load()
+CAN_WAIT: Final = _function is not None
+"""Whether this system has `await_write_out`."""
 
 
 def start_write_out(fd: int, offset: int, count: int) -> None:
-    """Ask the kernel to begin writing these bytes. A hint: what it answers is not looked at, `fdatasync` says whether it went well."""
-    _start(fd, offset, count)
+    """Ask the kernel to begin writing these bytes. A hint: what it answers is not looked at, a sync says whether it went well."""
+    if _function is not None:
+        _function(fd, offset, count, _START)
+
+
+def await_write_out(fd: int) -> None:
+    """Return when the disk has taken all bytes of the file, perhaps into its cache. Raises OSError, which no later sync repeats."""
+    if _function is None:
+        raise NotImplementedError("sync_file_range is a Linux call")
+    if _function(fd, 0, 0, _WAIT_BEFORE | _START | _WAIT_AFTER):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -18,6 +18,7 @@ from hilum.receive import compiled as receiving
 from hilum.receive.tls import ServerTls
 from hilum.settings import Destination, Receive, Sender, Settings, Watch
 from hilum.store.migrate import current_revision, expected_revision
+from hilum.store.naming import naming_of
 from hilum.store.rollouts import CannotRollOut, Rollouts
 from hilum.store.views import LedgerViews
 from hilum.triton.runtime import preflight
@@ -71,7 +72,8 @@ def _state_folder(settings: Settings) -> Iterator[Check]:
         return
     yield Check("state folder", ok=True, detail=f"{folder}{'' if folder.exists() else ' (will be made)'}")
     free, reserve = shutil.disk_usage(existing).free, settings.receive.reserve_bytes
-    detail = f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved"
+    commits = naming_of(settings.archive_dir, settings.receive.name_sync).commits
+    detail = f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {commits} journal commit{'s'[: commits > 1]} a received object"
     yield Check("disk", free > reserve, detail, "C-STORE is refused with 0xA700: free space, or lower receive.reserve_bytes.")
 
 

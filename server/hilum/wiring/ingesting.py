@@ -16,7 +16,7 @@ from hilum.domain import Lane
 from hilum.errors import ConfigurationError, Retry
 from hilum.receive.file_lane import folder_in_lane
 from hilum.receive.folder import Fate, FolderIntake, TakenFile, files
-from hilum.receive.indexing import indexing
+from hilum.receive.indexing import indexing, open_inbox
 from hilum.receive.watermarks import Watermarks
 from hilum.settings import Settings
 from hilum.store.archive import Archive
@@ -107,7 +107,7 @@ def _own_archive(settings: Settings, lane: Lane | None) -> Iterator[Archive]:
     """Under the first name of this lane that nobody has. There is one for each watched folder, whatever commands run beside them."""
     for number in range(_AT_ONCE + len(settings.watch)):
         folder = folder_in_lane(f"{socket.gethostname()}-ingest-{number}", lane)
-        archive = Archive(settings.archive_dir, folder, settings.receive.write_out_bytes)
+        archive = open_inbox(settings, folder)
         with archive.held(archive.process) as is_ours:
             if is_ours:
                 yield archive

@@ -8,9 +8,9 @@ import threading
 
 from hilum.errors import ConfigurationError
 from hilum.receive.census import Census, Seat
+from hilum.receive.indexing import open_inbox
 from hilum.receive.listener import serve_listener
 from hilum.settings import Settings
-from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.wiring.charge import Charge, process_name
 from hilum.wiring.heartbeat import Heartbeat
@@ -20,7 +20,7 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
     """C-STORE and C-ECHO on the inherited sockets."""
     plain, tls = (None if number < 0 else socket.socket(fileno=number) for number in (charge.listening_fd, charge.tls_fd))
     # The host is in the name: listeners of several hosts may share one archive.
-    archive = Archive(settings.archive_dir, f"{socket.gethostname()}-listener-{charge.index}", settings.receive.write_out_bytes)
+    archive = open_inbox(settings, f"{socket.gethostname()}-listener-{charge.index}")
     with archive.held(archive.process) as is_ours, Heartbeat(ledger, "listener"):
         if not is_ours:
             raise ConfigurationError(

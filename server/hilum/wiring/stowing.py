@@ -20,7 +20,7 @@ from hilum.receive.account import Account
 from hilum.receive.arriving import Arriving
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import Header
-from hilum.receive.indexing import indexing
+from hilum.receive.indexing import indexing, open_inbox
 from hilum.receive.reception import Reception
 from hilum.receive.refusals import CannotUnderstand, DataSetDoesNotMatch, OutOfResources, Refusal, TooLarge
 from hilum.receive.store_command import StoreCommand
@@ -28,7 +28,6 @@ from hilum.receive.taking import Taken, Taker
 from hilum.receive.verdicts import Verdicts
 from hilum.receive.watermarks import Watermarks
 from hilum.settings import Settings
-from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.views import LedgerViews
 
@@ -59,7 +58,7 @@ def stow_store(
 
     `rows_seconds`: how long the end of a request waits for the rows of its images.
     """
-    archive = Archive(settings.archive_dir, f"{socket.gethostname()}-web", settings.receive.write_out_bytes)
+    archive = open_inbox(settings, f"{socket.gethostname()}-web")
     with archive.held(archive.process) as is_ours:
         if not is_ours:
             raise ConfigurationError([f"archive: another web process named {archive.process} uses {settings.archive_dir}."])

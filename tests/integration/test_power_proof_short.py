@@ -1,0 +1,119 @@
+"""The short form of the proof's part `power`, and that its cuts take what nobody has synced."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hilum.store.archive import Archive
+from hilum.store.naming import ByFile, file_system_of, naming_of
+from load_tests.proof.power import WAYS, cut_power
+from load_tests.proof.power_disk import PowerDisk, kinds
+from load_tests.proof.small_disk import may_mount
+from tests.support.peers import missing, require_program
+
+pytestmark = pytest.mark.slow
+CONTENT = os.urandom(3 << 20)
+
+
+@pytest.fixture(params=["ext4", "xfs"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[PowerDisk]:
+    if not may_mount():
+        missing("a file system can be mounted by root only")
+    if request.param not in kinds():
+        missing(f"mkfs.{request.param} is not installed")
+    with PowerDisk(request.param, tmp_path / "disk", 512) as made:
+        assert file_system_of(tmp_path / "disk") == request.param
+        yield made
+
+
+def written(folder: Path, name: str) -> int:
+    """A descriptor of a file that nobody has synced."""
+    fd = os.open(folder / f"{name}.part", os.O_WRONLY | os.O_CREAT)
+    assert os.write(fd, CONTENT) == len(CONTENT)
+    return fd
+
+
+def renamed(folder: Path, name: str) -> Path:
+    return (folder / f"{name}.part").rename(folder / f"{name}.dcm")
+
+
+def test_what_an_archive_has_committed_outlives_a_cut(disk: PowerDisk, tmp_path: Path) -> None:
+    for way in WAYS:
+        archive = Archive(tmp_path / "disk", way, name_sync="auto" if way == "auto" else "folder")
+        with archive.begin() as incoming:
+            incoming.write(CONTENT[:1000])
+            incoming.write(CONTENT[1000:])
+            incoming.commit()
+    disk.cut()
+    disk.restore()
+    assert [file.read_bytes() == CONTENT for file in Archive(tmp_path / "disk").unindexed()] == [True, True]
+
+
+def test_what_nobody_has_synced_does_not(disk: PowerDisk, tmp_path: Path) -> None:
+    """Else the cuts of the proof would prove nothing."""
+    fd = written(tmp_path / "disk", "a")
+    renamed(tmp_path / "disk", "a")
+    os.close(fd)
+    disk.cut()
+    disk.restore()
+    assert not list((tmp_path / "disk").glob("a.*"))
+
+
+def test_a_name_can_be_durable_before_its_bytes_unless_these_were_waited_for(disk: PowerDisk, tmp_path: Path) -> None:
+    """A commit that somebody else waits for takes along all new names, and no bytes that are still on their way."""
+    folder, naming = tmp_path / "disk", ByFile()
+    hasty, patient, other = (written(folder, name) for name in ("hasty", "patient", "other"))
+    naming.before(patient)
+    renamed(folder, "hasty")
+    renamed(folder, "patient")
+    os.fsync(other)
+    for fd in (hasty, patient, other):
+        os.close(fd)
+    disk.cut()
+    disk.restore()
+    assert (folder / "patient.dcm").read_bytes() == CONTENT
+    assert (folder / "hasty.dcm").read_bytes() != CONTENT
+
+
+def test_a_sync_of_the_file_makes_its_new_name_durable(disk: PowerDisk, tmp_path: Path) -> None:
+    folder = tmp_path / "disk"
+    naming = naming_of(folder)
+    assert isinstance(naming, ByFile)
+    fd = written(folder, "a")
+    naming.before(fd)
+    renamed(folder, "a")
+    naming.after(fd)
+    os.close(fd)
+    disk.cut()
+    disk.restore()
+    assert [file.name for file in folder.glob("a.*")] == ["a.dcm"]
+    assert (folder / "a.dcm").read_bytes() == CONTENT
+
+
+def test_what_a_killed_process_had_named_and_not_synced_is_durable_once_it_was_found(disk: PowerDisk, tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "disk", "listener-1")
+    with archive.begin() as incoming:
+        incoming.write(b"the folder is there")
+        folder = incoming.commit().parent
+    fd = written(folder, "b")
+    renamed(folder, "b")
+    os.close(fd)
+    assert folder / "b.dcm" in archive.left_behind("listener-1")
+    disk.cut()
+    disk.restore()
+    assert (folder / "b.dcm").read_bytes() == CONTENT
+
+
+def test_cuts_under_load_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    require_program("storescu", "dcmtk")
+    if not may_mount():
+        missing("a file system can be mounted by root only")
+    if kinds() != ["ext4", "xfs"]:
+        missing("mkfs.ext4 and mkfs.xfs are not both installed")
+    found = cut_power(tmp_path, 1, 4, lambda _: None)
+    assert found.holds, (found.goals, found.problems)
+    assert found.figures["objects_acknowledged"] > 0
