@@ -31,7 +31,7 @@ _DISK_MIB = 2048
 _PROCESSES = 2
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1.0
 _SHOWN = 10
-WAYS: Final = ("auto", "folder")
+WAYS: Final = ("auto", "twice")
 """Of `receive.name_sync`."""
 
 

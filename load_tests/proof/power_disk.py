@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -26,8 +27,9 @@ def kinds() -> list[str]:
 class PowerDisk:
     """Mounted on `folder` inside a `with` block. For root; raises CalledProcessError where it cannot be made or mounted."""
 
-    def __init__(self, kind: str, folder: Path, mib: int) -> None:
-        self._kind, self._folder = kind, folder
+    def __init__(self, kind: str, folder: Path, mib: int, options: Sequence[str] = ()) -> None:
+        """`options`: more, for mkfs."""
+        self._kind, self._folder, self._options = kind, folder, options
         self._image, self._bytes = folder.with_name(f"{folder.name}.{kind}"), mib * _MIB
 
     def __enter__(self) -> Self:
@@ -35,7 +37,7 @@ class PowerDisk:
         self._folder.mkdir(parents=True, exist_ok=True)
         with self._image.open("wb") as image:
             image.truncate(self._bytes)
-        _run(*_MAKE[self._kind], str(self._image))
+        _run(*_MAKE[self._kind], *self._options, str(self._image))
         self._mount()
         return self
 

@@ -123,10 +123,10 @@ class Receive(_Section):
         ge=0,
         description="So many bytes of an object go to the disk while the rest comes in; 0: all at its end, for spinning and network disks.",
     )
-    name_sync: Literal["auto", "folder"] = Field(
+    name_sync: Literal["auto", "twice"] = Field(
         "auto",
-        description="How a received file's name is made durable. auto: on ext4 and XFS by one sync of the file, which is one commit of the "
-        "file system's journal; elsewhere, or with folder, by a sync of the file and then of its folder: two, one after the other.",
+        description="How a received file is made durable under its name. auto: on XFS, and ext4 with a journal, with one commit of the "
+        "journal, which several files share; elsewhere, or with twice, by a sync of the file and then one of its folder, which is two.",
     )
     maximum_pdu_bytes: int = Field(131072, ge=4096, le=1 << 24, description="Largest PDU that senders may use.")
     maximum_object_bytes: int = Field(1 << 30, ge=1 << 20, description="Largest data set accepted; a larger one is answered 0xA700.")

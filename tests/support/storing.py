@@ -29,6 +29,7 @@ BOUNDARIES = {
     "after the row is committed": 2,
     "after it is settled": 2,
 }
+IN_ORDER, IN_NO_ORDER = "in order", "in no order"
 _UIDS = ("1.2.3.1", "1.2.3.2")
 
 
@@ -66,10 +67,10 @@ def meta(uid: str, transfer_syntax_uid: str = ExplicitVRLittleEndian) -> FileMet
     return FileMeta(DigitalXRayImageStorageForPresentation, uid, transfer_syntax_uid, "MODALITY", "HILUM")
 
 
-def store_until_killed(settings: Settings, boundary: str, file_system: str) -> list[str]:
-    """Run the child, which takes the file system for one of this type, until it kills itself; the UIDs that it acknowledged."""
+def store_until_killed(settings: Settings, boundary: str, order: str) -> list[str]:
+    """Run the child, which takes the file system for one that is IN_ORDER or not, until it kills itself; the UIDs that it acknowledged."""
     ran = subprocess.run(
-        [sys.executable, "-m", "tests.support.storing", boundary, file_system],
+        [sys.executable, "-m", "tests.support.storing", boundary, order],
         check=False,
         input=settings.dump(),
         capture_output=True,
@@ -81,7 +82,7 @@ def store_until_killed(settings: Settings, boundary: str, file_system: str) -> l
     return ran.stdout.split()
 
 
-def main(boundary: str, file_system: str) -> None:
+def main(boundary: str, order: str) -> None:
     """The child."""
     from hilum.receive import arriving
     from hilum.receive.indexer import Indexer
@@ -91,7 +92,7 @@ def main(boundary: str, file_system: str) -> None:
     from hilum.store import naming
     from hilum.store.ledger import Ledger
 
-    naming.file_system_of = lambda _folder: file_system
+    naming.is_in_order = lambda _mount: order == IN_ORDER
     settings = restore(sys.stdin.read())
     archive = open_inbox(settings, "listener-1")
     indexer = Indexer(settings, Ledger(settings.ledger_url), archive)

@@ -19,7 +19,7 @@ from hilum.store.directory_sync import SharedSync
 from hilum.store.pieces import behind, without_end
 from tests.support.descriptors import deleted_and_open
 from tests.support.listening import data_set_of, make_settings, unindexed
-from tests.support.storing import BOUNDARIES, data_set, store_until_killed
+from tests.support.storing import BOUNDARIES, IN_NO_ORDER, IN_ORDER, data_set, store_until_killed
 from tests.support.waiting import wait_for
 
 
@@ -347,11 +347,11 @@ def test_many_threads_commit_at_once(archive: Archive) -> None:
     assert sorted(int(file.read_bytes()) for file in files) == list(range(200))
 
 
-@pytest.mark.parametrize("file_system", ["ext4", "tmpfs"])
+@pytest.mark.parametrize("order", [IN_ORDER, IN_NO_ORDER])
 @pytest.mark.parametrize("boundary", BOUNDARIES)
-def test_kill_9_at_each_durable_boundary(boundary: str, file_system: str, tmp_path: Path) -> None:
+def test_kill_9_at_each_durable_boundary(boundary: str, order: str, tmp_path: Path) -> None:
     settings = make_settings(tmp_path / "state")
-    acknowledged = store_until_killed(settings, boundary, file_system)
+    acknowledged = store_until_killed(settings, boundary, order)
     archive, rows = recover_all(settings)
     assert set(acknowledged) <= set(rows)
     assert not list(unindexed(archive))

@@ -314,7 +314,7 @@ class Incoming:
             raise OSError(errno.EIO, f"{found.st_size} of {self.size_bytes} bytes are in the file")
         self.modified_at = found.st_mtime
         os.rename(self._part, self._complete)  # noqa: PTH104 - see `Archive._target`
-        self._naming.after(self._fd)
+        self._naming.after()
         self._is_committed = True
         return Path(self._complete)
 

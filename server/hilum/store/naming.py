@@ -1,95 +1,103 @@
-"""How the name of a received file becomes durable, by what its file system promises of order.
+"""How a received file becomes durable under its name, by what its file system promises of order.
 
-A name must never outlive a power cut without the bytes behind it. Any file system keeps that when the bytes are synced before the file is
-renamed, and the folder afterwards: two commits of the journal, one after the other. Where the journal takes changes in order, and a sync of
-a file takes along its new name, bytes that are on the disk when the file is renamed, and one sync of the file behind that, are enough.
+A name must never outlive a power cut without the bytes behind it. Any file system keeps that when the file is synced before it is renamed,
+and its folder afterwards: two commits of the journal, one after the other. Where the journal takes changes in order it is enough that the
+bytes are on the disk before the file is renamed: the commit that the folder's sync waits for takes along what the file system noted of
+the file before.
 """
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import ClassVar, Final, Literal, Protocol
+from typing import Final, Literal
 
 from hilum.store.directory_sync import SharedSync
 from hilum.store.write_out import CAN_WAIT, await_write_out
 
-NameSync = Literal["auto", "folder"]
+NameSync = Literal["auto", "twice"]
 """The setting `receive.name_sync`."""
 
-# Both log a renamed file's own inode (its change time) with its name, so that fsync(2) of the file commits the name, and flush the disk's
-# cache before the commit. `make proof PROOF=power` cuts the power of both.
-_IN_ORDER: Final = frozenset({"ext4", "xfs"})
 _MOUNTS: Final = Path("/proc/self/mountinfo")
+_SYSTEM: Final = Path("/sys")
 
 
-class Naming(Protocol):
-    """Between the last byte of a file and its acknowledgement: `before` the file is renamed, and `after`. `commits` of the journal."""
+class Naming:
+    """Between the last byte of a file and its acknowledgement, for the files of one folder. `commits`: of the journal, for one file."""
 
-    commits: ClassVar[int]
+    def __init__(self, folder: Path, *, is_in_order: bool) -> None:
+        self._folder_sync, self._is_in_order = SharedSync(folder), is_in_order
 
-    def before(self, fd: int) -> None:
-        """Return when no power cut can leave the file's next name without all of its bytes. Raises OSError."""
-
-    def after(self, fd: int) -> None:
-        """Return when no power cut can take the bytes or the name. Raises OSError."""
-
-
-class ByFolder:
-    """On any file system. The second sync is shared by all who wait."""
-
-    commits: ClassVar[int] = 2
-
-    def __init__(self, folder: Path) -> None:
-        self._folder_sync = SharedSync(folder)
+    @property
+    def commits(self) -> int:
+        """One after the other; several files may share them."""
+        return 1 if self._is_in_order else 2
 
     def before(self, fd: int) -> None:
-        """The file."""
-        os.fdatasync(fd)
+        """Return when the file may be renamed: no power cut can leave the new name without all bytes. Raises OSError."""
+        if self._is_in_order:
+            await_write_out(fd)
+        else:
+            os.fdatasync(fd)
 
-    def after(self, _fd: int) -> None:
-        """The folder."""
+    def after(self) -> None:
+        """The file is renamed: return when no power cut can take bytes or name. One sync for all who wait. Raises OSError."""
         self._folder_sync.wait()
 
 
-class ByFile:
-    """Where the journal keeps order. Not by fdatasync, which waits for the commit of a file's size and not for that of its name."""
-
-    commits: ClassVar[int] = 1
-
-    def before(self, fd: int) -> None:
-        """The bytes."""
-        await_write_out(fd)
-
-    def after(self, fd: int) -> None:
-        """The file."""
-        os.fsync(fd)
-
-
 def naming_of(folder: Path, wanted: NameSync = "auto") -> Naming:
-    """For files of a folder that is there."""
-    is_in_order = wanted == "auto" and CAN_WAIT and file_system_of(folder) in _IN_ORDER
-    return ByFile() if is_in_order else ByFolder(folder)
+    """For files of this folder."""
+    return Naming(folder, is_in_order=wanted == "auto" and CAN_WAIT and is_in_order(mount_of(folder)))
 
 
-def file_system_of(folder: Path, mounts: Path = _MOUNTS) -> str:
-    """Its type, as mount(8) names it; "" where nobody says (proc_pid_mountinfo(5))."""
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """What holds a folder: its type, as mount(8) names it, and its device, `major:minor`."""
+
+    kind: str
+    device: str
+
+
+def is_in_order(mount: Mount | None, system: Path = _SYSTEM) -> bool:
+    """Whether the file system's journal takes changes in order.
+
+    ext4 and XFS note a file's size and blocks in their journal when its bytes have been written out, before a rename that follows; they
+    commit in order, and have the disk empty its cache before a commit. `make proof PROOF=power` cuts the power of both. An ext4 may have
+    been made without a journal: then nothing is in order.
+    """
+    if mount is None or mount.kind not in ("ext4", "xfs"):
+        return False
+    return mount.kind == "xfs" or _has_journal(mount, system)
+
+
+def _has_journal(mount: Mount, system: Path) -> bool:
+    """By the process that writes an ext4's journal; False where the kernel does not say."""
+    name = (system / "dev/block" / mount.device).resolve().name
+    try:
+        return (system / "fs/ext4" / name / "journal_task").read_text(encoding="ascii").strip().isdigit()
+    except OSError:
+        return False
+
+
+def mount_of(folder: Path, mounts: Path = _MOUNTS) -> Mount | None:
+    """None where nobody says (proc_pid_mountinfo(5))."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
-        return ""
-    found = [_mount(line) for line in lines]
+        return None
     around = {str(folder.resolve()), *map(str, folder.resolve().parents)}
     # Of mounts on one folder the last one hides the others.
-    inner = [(len(point), number, kind) for number, (point, kind) in enumerate(found) if point in around]
-    return max(inner)[2] if inner else ""
+    inner = [(len(point), number, mount) for number, (point, mount) in enumerate(map(_mount, lines)) if point in around]
+    return max(inner, key=itemgetter(0, 1))[2] if inner else None
 
 
-def _mount(line: str) -> tuple[str, str]:
-    """Mount point and type."""
+def _mount(line: str) -> tuple[str, Mount]:
+    """Mount point, and what is mounted there."""
     before, _, behind = line.partition(" - ")
     fields, kinds = before.split(), behind.split()
-    return (_unescaped(fields[4]), kinds[0]) if len(fields) > 4 and kinds else ("", "")
+    return (_unescaped(fields[4]), Mount(kinds[0], fields[2])) if len(fields) > 4 and kinds else ("", Mount("", ""))
 
 
 def _unescaped(text: str) -> str:
