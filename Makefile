@@ -3,7 +3,7 @@ BIN := .venv/bin
 export PYTHONPATH := .
 TEST_PROCESSES ?= 4
 
-.PHONY: help setup demo test check load load-peer bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-writes goldens proof docs lock
+.PHONY: help setup demo test check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-writes goldens proof docs lock
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -37,6 +37,9 @@ proof: setup ## faults under load, hours; PROOF="--short", PROOF="kills --seed 7
 
 goldens: setup ## recipes beside their authors' operations; GOLDENS="--record" when the table is right, docs/recipes.md
 	@$(BIN)/python -m load_tests.goldens $(GOLDENS)
+
+bench-commits: setup ## journal commits of a received object, one sync beside two (root); BENCH="--folder /srv/hilum"
+	@$(BIN)/python -m load_tests.commits $(BENCH)
 
 bench-deliver: setup ## reports a second to DCMTK over one association; BENCH="--rounds 9"
 	@$(BIN)/python -m load_tests.deliver $(BENCH)

@@ -26,6 +26,7 @@ from load_tests.ingest_result import (
     HILUM,
     HILUM_PLAIN,
     HILUM_TLS,
+    HILUM_TWICE,
     HILUM_TWO,
     NAMES,
     ORTHANC,
@@ -108,6 +109,7 @@ def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
     found: dict[str, Start] = {
         HILUM: lambda own: start_hilum(own, "streaming"),
         HILUM_PLAIN: lambda own: start_hilum(own, "streaming", is_compiled=False),
+        HILUM_TWICE: lambda own: start_hilum(own, "streaming", name_sync="twice"),
         HILUM_TWO: lambda own: start_hilum(own, "streaming", processes=2),
         DCMTK: start_storescp,
     }
@@ -125,12 +127,14 @@ def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
 def _takes_part(name: str, cell: Cell) -> bool:
     """The slow ones take half of the time, and TLS is measured in one condition only, a second process with many associations.
 
-    Ours in Python alone: where what is compiled is to help.
+    Ours in Python alone: where what is compiled is to help; ours with two commits of the journal: where there is little else to an object.
     """
     if name in _TLS:
         return cell.kind == "dx" and cell.associations == _MANY_ASSOCIATIONS and cell.is_wide
     if name == HILUM_PLAIN:
         return cell.kind == "dx" and cell.associations > 1 and not cell.is_study_each
+    if name == HILUM_TWICE:
+        return cell.kind == "small" and cell.pdu_bytes == LARGE_PDU
     if name == HILUM_TWO:
         return cell.associations == _MANY_ASSOCIATIONS and cell.pdu_bytes == LARGE_PDU
     return cell.is_wide or name not in _SLOW

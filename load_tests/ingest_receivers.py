@@ -27,6 +27,7 @@ from hilum.settings import Settings, restore
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
+from hilum.store.naming import NameSync
 from load_tests.scrapes import parse
 from load_tests.serving import REPOSITORY, free_ports
 
@@ -119,13 +120,22 @@ def _ticks(pid: int) -> tuple[int, int]:
     return user + user_of_children, system + system_of_children
 
 
-def start_hilum(folder: Path, listener: str, tls: Certificates | None = None, processes: int = 1, *, is_compiled: bool = True) -> Receiver:
+def start_hilum(
+    folder: Path,
+    listener: str,
+    tls: Certificates | None = None,
+    processes: int = 1,
+    *,
+    is_compiled: bool = True,
+    name_sync: NameSync = "auto",
+) -> Receiver:
     """`serve_listener` in processes of their own, its rows included. With certificates the one port is that of TLS.
 
     `is_compiled` False, for one process: as where nobody could compile transfer.c.
     """
     (port,) = free_ports(1)
-    receive: dict[str, object] = {"host": "127.0.0.1", "listener": listener, "reserve_bytes": 0, "processes": processes}
+    receive: dict[str, object] = {"host": "127.0.0.1", "listener": listener, "reserve_bytes": 0}
+    receive |= {"processes": processes, "name_sync": name_sync}
     if tls is None:
         receive |= {"port": port}
     else:

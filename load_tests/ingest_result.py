@@ -18,9 +18,9 @@ from load_tests.measure import Goal
 HILUM, FALLBACK, DCMTK, SYNCED = "hilum", "hilum pynetdicom", "storescp", "storescp fdatasync"
 ORTHANC, SINK = "Orthanc", "C sink"
 HILUM_TWO, HILUM_TLS, DCMTK_TLS = "hilum, 2 processes", "hilum TLS, 2 processes", "storescp TLS"
-HILUM_PLAIN = "hilum, not compiled"
-NAMES = (HILUM, HILUM_PLAIN, HILUM_TWO, DCMTK, SYNCED, SINK, ORTHANC, FALLBACK, HILUM_TLS, DCMTK_TLS)
-PEERS = (HILUM_PLAIN, DCMTK, SYNCED, ORTHANC, SINK, DCMTK_TLS)
+HILUM_PLAIN, HILUM_TWICE = "hilum, not compiled", "hilum, two commits"
+NAMES = (HILUM, HILUM_PLAIN, HILUM_TWICE, HILUM_TWO, DCMTK, SYNCED, SINK, ORTHANC, FALLBACK, HILUM_TLS, DCMTK_TLS)
+PEERS = (HILUM_PLAIN, HILUM_TWICE, DCMTK, SYNCED, ORTHANC, SINK, DCMTK_TLS)
 _STUDY_EACH = 1.05  # times SYNCED
 # Ours, to the others, to the least ratio of speeds for each kind of object.
 _LEAST_SPEED: Mapping[str, Mapping[str, Mapping[str, float]]] = {
