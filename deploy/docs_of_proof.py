@@ -34,7 +34,6 @@ def proof_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str
 
 
 def _met(figures: Mapping[str, Any]) -> str:
-    """Kills by how many, and the figures that a person wants first."""
-    kills = figures.get("kills")
-    told = [f"{sum(kills.values()) if isinstance(kills, Mapping) else kills} kills"] if kills else []
+    """Kills and cuts, of whatever, and the figures that a person wants first."""
+    told = [f"{sum(found.values()) if isinstance(found, Mapping) else found} {word}" for word in ("kills", "cuts") if (found := figures.get(word))]
     return ", ".join([*told, *(f"{figures[key]:,} {words}" for key, words in _TOLD if isinstance(figures.get(key), int | float))])

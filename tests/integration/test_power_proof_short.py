@@ -42,7 +42,7 @@ def renamed(folder: Path, name: str) -> Path:
 
 def in_order(folder: Path) -> Naming:
     naming = naming_of(folder)
-    assert naming.commits == 1
+    assert naming.syncs == 1
     return naming
 
 
@@ -121,7 +121,7 @@ def test_an_ext4_without_a_journal_is_not_taken_for_one_that_keeps_order(tmp_pat
         found = mount_of(tmp_path / "disk")
         assert found is not None
         assert found.kind == "ext4"
-        assert naming_of(tmp_path / "disk").commits == 2
+        assert naming_of(tmp_path / "disk").syncs == 2
 
 
 def test_cuts_under_load_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:

@@ -25,14 +25,14 @@ _SYSTEM: Final = Path("/sys")
 
 
 class Naming:
-    """Between the last byte of a file and its acknowledgement, for the files of one folder. `commits`: of the journal, for one file."""
+    """Between the last byte of a file and its acknowledgement, for the files of one folder."""
 
     def __init__(self, folder: Path, *, is_in_order: bool) -> None:
         self._folder_sync, self._is_in_order = SharedSync(folder), is_in_order
 
     @property
-    def commits(self) -> int:
-        """One after the other; several files may share them."""
+    def syncs(self) -> int:
+        """That a file waits for, one after the other; several files may share them."""
         return 1 if self._is_in_order else 2
 
     def before(self, fd: int) -> None:

@@ -72,8 +72,8 @@ def _state_folder(settings: Settings) -> Iterator[Check]:
         return
     yield Check("state folder", ok=True, detail=f"{folder}{'' if folder.exists() else ' (will be made)'}")
     free, reserve = shutil.disk_usage(existing).free, settings.receive.reserve_bytes
-    commits = naming_of(settings.archive_dir, settings.receive.name_sync).commits
-    detail = f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {commits} journal commit{'s'[: commits > 1]} a received object"
+    syncs = naming_of(settings.archive_dir, settings.receive.name_sync).syncs
+    detail = f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {syncs} sync{'s'[: syncs > 1]} a received object"
     yield Check("disk", free > reserve, detail, "C-STORE is refused with 0xA700: free space, or lower receive.reserve_bytes.")
 
 
