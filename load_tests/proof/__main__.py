@@ -20,6 +20,7 @@ from load_tests.proof.locked import ledger_locked
 from load_tests.proof.pacs_faults import TIMEOUT_SECONDS, pacs_down, pacs_times_out
 from load_tests.proof.part import Outcome, Part, Plan, outcome_of
 from load_tests.proof.power import power
+from load_tests.proof.power_street import power_street
 from load_tests.proof.rolling import rolling_restart
 from load_tests.proof.settings import MANY_LAPSES
 from load_tests.proof.soak import LOAD, soak
@@ -37,8 +38,14 @@ PARTS: Mapping[str, Part] = {
     "rolling_restart": Part(rolling_restart),
     "soak": Part(soak, lambda _: {"log": {"level": "warning"}}, LOAD),
 }
-# Without a street: of Hilum only listeners.
-ALONE: Mapping[str, Callable[[Plan], Outcome]] = {"fuzz": fuzz, "listener": listener_kills, "listener_disk": listener_disk, "power": power}
+# Without a street, of Hilum only listeners; or with one on a file system of its own.
+ALONE: Mapping[str, Callable[[Plan], Outcome]] = {
+    "fuzz": fuzz,
+    "listener": listener_kills,
+    "listener_disk": listener_disk,
+    "power": power,
+    "power_street": power_street,
+}
 NAMES = (*ALONE, *PARTS)
 
 

@@ -82,7 +82,7 @@ class Listeners:
         """By SIGSTOP; returns when all stand still, but for what the kernel does for them. Raises NotQuiet."""
         for child in self._living.values():
             child.process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: all(_stands_still(child.process.pid) for child in self._living.values()), "the listeners to stand still")
+        wait_until(lambda: all(stand_still(child.process.pid) for child in self._living.values()), "the listeners to stand still")
 
     def kill(self, indices: Iterable[int]) -> None:
         """By SIGKILL; returns when they are dead."""
@@ -127,10 +127,17 @@ class Listeners:
         return Child(process, file)
 
 
-def _stands_still(pid: int) -> bool:
-    """Whether each thread is stopped, or in a call of the kernel that it will not return from into our code (proc_pid_stat(5))."""
-    states = [file.read_text(encoding="ascii").rpartition(") ")[2][0] for file in Path(f"/proc/{pid}/task").glob("*/stat")]
-    return set(states) <= {"T", "D"}
+def stand_still(pid: int) -> bool:
+    """Whether all threads of a process are stopped, have ended, or are in a call that does not return into our code (proc_pid_stat(5))."""
+    return {_state(file) for file in Path(f"/proc/{pid}/task").glob("*/stat")} <= {"T", "D", "Z", "X"}
+
+
+def _state(file: Path) -> str:
+    """One letter; the name before it, in parentheses, may hold anything."""
+    try:
+        return file.read_text(encoding="utf-8", errors="replace").rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from hilum.store.archive import Archive
 from hilum.store.naming import Naming, mount_of, naming_of
+from hilum.triton import runtime
 from load_tests.proof.power import WAYS, cut_power
 from load_tests.proof.power_disk import PowerDisk, kinds
 from load_tests.proof.small_disk import may_mount
@@ -111,6 +112,20 @@ def test_what_a_killed_process_had_named_and_not_synced_is_durable_once_it_was_f
     disk.cut()
     disk.restore()
     assert (folder / "b.dcm").read_bytes() == CONTENT
+
+
+def test_triton_s_run_time_folder_is_whole_or_not_there(disk: PowerDisk, tmp_path: Path) -> None:
+    """Names without bytes in it kept tritonserver from starting for good."""
+    if (wheel := runtime.find()) is None:
+        missing("the wheel with tritonserver is not installed")
+    target = runtime.prepare(wheel, tmp_path / "disk")
+    other = written(tmp_path / "disk", "other")
+    os.fsync(other)  # takes the folder's name along
+    os.close(other)
+    disk.cut()
+    disk.restore()
+    library = "libtriton_python.so"
+    assert (target / "backends/python" / library).read_bytes() == (wheel.backend / library).read_bytes()
 
 
 def test_an_ext4_without_a_journal_is_not_taken_for_one_that_keeps_order(tmp_path: Path) -> None:

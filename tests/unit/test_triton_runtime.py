@@ -61,6 +61,20 @@ def test_the_runtime_folder_holds_the_stub_beside_its_library(tmp_path: Path) ->
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
+@pytest.mark.parametrize("left", ["triton_python_backend_stub", "libtriton_python.so"])
+def test_a_runtime_folder_that_is_not_whole_is_made_again(tmp_path: Path, left: str) -> None:
+    """A power cut once left names without bytes, and tritonserver did not start until somebody deleted the folder."""
+    wheel = _fake_wheel(tmp_path / "wheel")
+    wheel.stub.write_bytes(b"a stub")
+    (wheel.backend / "libtriton_python.so").write_bytes(b"a library")
+    folder = runtime.prepare(wheel, tmp_path / "state")
+    (folder / "backends/python" / left).write_bytes(b"")
+    assert runtime.prepare(wheel, tmp_path / "state") == folder
+    assert (folder / "backends/python/triton_python_backend_stub").read_bytes() == b"a stub"
+    assert (folder / "backends/python/libtriton_python.so").read_bytes() == b"a library"
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
 def test_the_server_sees_none_of_our_settings_or_secrets(tmp_path: Path) -> None:
     code = (
         "from hilum.triton import runtime; from pathlib import Path; p = Path('/x');"

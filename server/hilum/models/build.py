@@ -21,6 +21,7 @@ from hilum.errors import ConfigurationError
 from hilum.models import artefact, canary, catalogue, embedded_model, golden, identity
 from hilum.models.artefact import Array
 from hilum.models.manifest import Manifest
+from hilum.store.directory_sync import sync_file_system, sync_folder
 
 PROFILES: Final = ("embedded", "onnxruntime", "tensorrt")
 ACCELERATORS: Final = ("none", "cuda", "tensorrt", "tensorrt_fp16")
@@ -166,13 +167,15 @@ def _version(distribution: str) -> str | None:
 
 @contextmanager
 def _made_whole(built_dir: Path, profile: str, name: str) -> Iterator[Path]:
-    """A scratch folder that becomes `<built>/<profile>/<name>` if nothing was raised; an older tree gives way."""
+    """A scratch folder that becomes `<built>/<profile>/<name>`, durably, if nothing was raised; an older tree gives way."""
     target = built_dir / profile / name
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=built_dir, prefix=".building-") as scratch:
         tree = Path(scratch, "tree")
         tree.mkdir()
         yield tree
+        sync_file_system(tree)  # a power cut must not leave half a tree that passes for a whole one
         if target.exists():
             target.replace(Path(scratch, "old"))
         tree.replace(target)
+        sync_folder(target.parent)

