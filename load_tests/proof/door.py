@@ -129,7 +129,17 @@ class Listeners:
 
 def stand_still(pid: int) -> bool:
     """Whether all threads of a process are stopped, have ended, or are in a call that does not return into our code (proc_pid_stat(5))."""
-    return {_state(file) for file in Path(f"/proc/{pid}/task").glob("*/stat")} <= {"T", "D", "Z", "X"}
+    return _states(pid) <= {"T", "D", "Z", "X"}
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process holds no file any more; somebody may still have to ask for it."""
+    return _states(pid) <= {"Z", "X"}
+
+
+def _states(pid: int) -> set[str]:
+    """Of all threads."""
+    return {_state(file) for file in Path(f"/proc/{pid}/task").glob("*/stat")}
 
 
 def _state(file: Path) -> str:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Final
 
 from load_tests.measure import Goal
-from load_tests.proof.door import stand_still
+from load_tests.proof.door import has_ended, stand_still
 from load_tests.proof.part import Found, Outcome, Plan, conclude, pause
 from load_tests.proof.power_disk import PowerDisk, kinds
 from load_tests.proof.router import Load
@@ -83,12 +81,7 @@ def _cut(street: Street, disk: PowerDisk, chance: random.Random) -> None:
     wait_for(lambda: all(map(stand_still, everyone)), _ENDING_SECONDS, "all processes to stand still")
     disk.cut()
     street.signal(everyone)
-    wait_for(lambda: not _living(everyone), _ENDING_SECONDS, "all processes to end")
+    wait_for(lambda: all(map(has_ended, everyone)), _ENDING_SECONDS, "all processes to end")
     disk.restore()
     street.start()
     street.fault()
-
-
-def _living(pids: Sequence[int]) -> list[int]:
-    """Those that may still hold a file: one that has ended and that nobody has asked for holds none."""
-    return [pid for pid in pids if Path(f"/proc/{pid}/exe").exists()]
