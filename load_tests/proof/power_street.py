@@ -21,7 +21,7 @@ from load_tests.proof.small_disk import may_mount
 from load_tests.proof.street import START_SECONDS, NotQuiet, Street, wait_for
 from load_tests.serving import HilumEnded
 
-_CUTS, _SHORT_CUTS = 30, 1
+_CUTS, _SHORT_CUTS = 20, 1
 _DISK_MIB: Final = 1024
 # Of load between two cuts, once all is up: a report comes a second after its last image.
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 5.0
@@ -29,7 +29,7 @@ _ENDING_SECONDS = 20.0
 
 
 def power_street(plan: Plan) -> Outcome:
-    """30 cuts on each file system; the short form one on the first."""
+    """20 cuts on each file system; the short form one on the first."""
     if not may_mount():
         return Outcome(left_out="needs the right to mount a file system; run it as root")
     wanted = kinds()[:1] if plan.is_short else kinds()

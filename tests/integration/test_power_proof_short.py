@@ -1,4 +1,4 @@
-"""The short form of the proof's part `power`, and that its cuts take what nobody has synced."""
+"""The short form of the proof's parts `power` and `power_street`, and that their cuts take what nobody has synced."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from hilum.store.archive import Archive
 from hilum.store.naming import Naming, mount_of, naming_of
 from hilum.triton import runtime
 from load_tests.proof.power import WAYS, cut_power
+from load_tests.proof.part import Plan
 from load_tests.proof.power_disk import PowerDisk, kinds
+from load_tests.proof.power_street import power_street
 from load_tests.proof.small_disk import may_mount
+from load_tests.tiny_release import make_tiny
 from tests.support.peers import missing, require_program
 
 pytestmark = pytest.mark.slow
@@ -148,3 +151,12 @@ def test_cuts_under_load_lose_nothing_that_was_acknowledged(tmp_path: Path) -> N
     found = cut_power(tmp_path, 1, 4, lambda _: None)
     assert found.holds, (found.goals, found.problems)
     assert found.figures["objects_acknowledged"] > 0
+
+
+def test_a_street_goes_on_after_a_cut(tmp_path: Path) -> None:
+    if not may_mount() or "ext4" not in kinds():
+        missing("needs root, and mkfs.ext4")
+    found = power_street(Plan(tmp_path, make_tiny(tmp_path / "release"), seed=1, is_short=True, say=lambda _: None))
+    assert found.holds, (found.goals, found.problems)
+    assert found.figures["cuts"] == {"ext4": 1}
+    assert found.figures["images_acknowledged"] == 2 * found.figures["studies"] > 0

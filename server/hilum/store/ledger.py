@@ -342,6 +342,12 @@ class Ledger:
         with self._engine.begin() as connection:
             connection.execute(process.delete().where(process.c.name.in_(names)))
 
+    def silent(self, seconds: float) -> list[tuple[str, int]]:
+        """Processes of this host, name and process id, that have not said for so long that they live."""
+        quiet = and_(process.c.host == _HOST, process.c.beat_at < self._clock() - seconds)
+        with self._reader.begin() as connection:
+            return [(row.name, row.pid) for row in connection.execute(select(process.c.name, process.c.pid).where(quiet))]
+
     def listen(self, stage: str) -> Bell:
         """A bell that rings when rows of this stage may be due."""
         return self._doorbell.listen(stage)

@@ -1,7 +1,8 @@
 """The supervisor: binds the DICOM port once, migrates the ledger, starts, watches, restarts and drains the processes.
 
 It loads neither torch nor Triton's client. Children inherit the listening socket, so connections that wait in the backlog survive
-a listener's death. Leases of a dead process are ended at once: its work goes on without waiting for them to lapse.
+a listener's death. Leases of a dead process are ended at once, and those of one that a former supervisor has left when its heartbeats
+have stopped: their work goes on without waiting for them to lapse.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from hilum import telemetry
 from hilum.domain import Release
@@ -43,6 +45,7 @@ from hilum.wiring.state_folder import metrics_dir
 ALL = "all"
 _WATCH_SECONDS = 1.0  # a child that ends wakes the supervisor at once
 _BEAT_SECONDS = 3.0
+_SILENT_SECONDS = 10.0  # three heartbeats
 _DRAIN_SECONDS = 20.0
 _STEADY_SECONDS = 60.0  # a child that lived this long has recovered: its next restart is immediate again
 _LONGEST_PAUSE_SECONDS = 30.0
@@ -217,6 +220,7 @@ class Supervisor:
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + _BEAT_SECONDS
                 self._beat(with_ledger)
+                bury_silent(with_ledger)
             self._waker.wait(_WATCH_SECONDS)
         with_ledger.close()
 
@@ -275,6 +279,30 @@ class Supervisor:
             listening.close()
         self._waker.close()
         log.info("stopped")
+
+
+def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None:
+    """End the leases of processes of this host that died with their supervisor, as when the machine lost its power.
+
+    Else a destination waits three minutes for its lane. Of another one that has our host's name, as a container can have, we see no
+    process either, but its heartbeats; where both deceive us, its leases are taken from it as if it had been slow.
+    """
+    try:
+        for name, pid in ledger.silent(silent_seconds):
+            if not _is_ours(pid):
+                freed = ledger.end_leases(name, is_clean=False)
+                ledger.forget_processes([name])
+                log.info("leases_ended", name=name, count=freed)
+    except AWAY as error:
+        log.warning("leases_not_ended", name="", error=words_of(error), advice="they lapse by themselves")
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether this process lives, and is one of Hilum's and not another that has got its number."""
+    try:
+        return b"hilum" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def _require_canaries(releases: Mapping[str, Release], settings: Settings) -> None:

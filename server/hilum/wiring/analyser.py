@@ -19,9 +19,9 @@ from hilum.settings import Analyse, Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts import Rollouts
-from hilum.wiring.charge import Charge, process_name
+from hilum.wiring.charge import Charge
 from hilum.wiring.fleet import Fleet
-from hilum.wiring.heartbeat import Heartbeat
+from hilum.wiring.heartbeat import Heartbeat, begin_life
 from hilum.wiring.proving import Pixels
 from hilum.wiring.releases import Catalogue
 from hilum.wiring.serving import run_async, serve
@@ -44,7 +44,7 @@ async def _analyse(charge: Charge, settings: Settings, ledger: Ledger, stopping:
     urls = _urls(charge, settings)
     gateway = Endpoints(urls, settings.analyse.deadline_seconds, shares_memory=settings.triton.shared_memory)
     pool = _decode_pool(settings.analyse)
-    owner = process_name("analyser", os.getpid())
+    owner = begin_life(ledger, "analyser")
     fleet = Fleet(settings, catalogue, Rollouts(settings.ledger_url), gateway, _pixels(pool, settings.analyse), owner)
     analyser = Analyser(
         _for_each_endpoint(settings.analyse, len(urls)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -33,10 +32,10 @@ from hilum.pipeline import STAGES, StageLoop
 from hilum.report import Report, ReportContext, derive
 from hilum.settings import Destination, Settings
 from hilum.store.ledger import Ledger
-from hilum.wiring.charge import Charge, process_name
+from hilum.wiring.charge import Charge
 from hilum.wiring.committing import CommitHandler
 from hilum.wiring.comparing import CompareHandler
-from hilum.wiring.heartbeat import Heartbeat
+from hilum.wiring.heartbeat import Heartbeat, begin_life
 from hilum.wiring.heat_maps import HeatMaps
 from hilum.wiring.lanes import knows_sender, lanes_of
 from hilum.wiring.releases import Catalogue
@@ -52,7 +51,7 @@ def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Eve
 
 async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event) -> None:
     releases = Catalogue(settings)
-    owner = process_name("dispatcher", os.getpid())
+    owner = begin_life(ledger, "dispatcher")
 
     def loop(stage: str, handle: Callable[[Job], Awaitable[Advance]], destination: str | None = None, *heirs: StageLoop) -> StageLoop:
         return StageLoop(STAGES[stage], ledger, settings.pipeline, owner, handle, destination, heirs=heirs)

@@ -17,6 +17,19 @@ _HEARTBEAT_SECONDS = 3.0
 log = telemetry.logger("wiring")
 
 
+def begin_life(ledger: Ledger, role: str) -> str:
+    """The name under which this process will hold leases.
+
+    It holds none yet: what is leased to that name was left by one that died with the same process id, as in a container started again.
+    """
+    name = process_name(role, os.getpid())
+    try:
+        ledger.end_leases(name, is_clean=False)
+    except AWAY as error:
+        log.warning("leases_not_ended", name=name, error=words_of(error), advice="they lapse by themselves")
+    return name
+
+
 class Heartbeat:
     """Tells the ledger, and through it the readiness probe, that this process lives and whether it can work."""
 

@@ -1,0 +1,97 @@
+"""Processes that died with their supervisor: the next one ends their leases, and nobody else's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import update
+
+from hilum.store import schema
+from hilum.store.ledger import Ledger
+from hilum.supervisor.supervising import bury_silent
+from hilum.wiring.charge import process_name
+from hilum.wiring.heartbeat import begin_life
+from tests.support.arrivals import arrival_of
+from tests.support.street import Clock
+
+RELEASE = "densenet121_untrained@1"
+
+
+@pytest.fixture
+def ledger(ledger_url: str, clock: Clock) -> Iterator[Ledger]:
+    opened = Ledger(ledger_url, clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def dead() -> int:
+    """Process id of one that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def busy(ledger: Ledger, name: str, pid: int) -> None:
+    """A process that says that it lives, has a reading and owns a lane."""
+    ledger.beat(name, "dispatcher", pid, started_at=0.0, is_ready=True)
+    assert len(ledger.claim("analyse", 1, name, 600)) == 1
+    assert ledger.hold_lane("pacs", name, 600)
+
+
+def test_what_a_dead_process_of_this_host_held_is_free_once_it_is_silent(ledger: Ledger, clock: Clock, dead: int) -> None:
+    ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
+    busy(ledger, "dead", dead)
+    clock.now += 9
+    bury_silent(ledger, 10)
+    assert not ledger.hold_lane("pacs", "next", 600), "it has beaten a moment ago: who cannot see it need not be right"
+    clock.now += 2
+    bury_silent(ledger, 10)
+    assert ledger.hold_lane("pacs", "next", 600)
+    (job,) = ledger.claim("analyse", 1, "next", 600)
+    assert job.lease.lapses == 1
+    assert ledger.silent(0) == [], "it is forgotten"
+
+
+def test_a_living_process_keeps_what_it_holds_however_silent_it_is(ledger: Ledger, clock: Clock) -> None:
+    """Its heartbeats fail while the ledger is locked; its work is not over for that."""
+    ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
+    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", "hilum"], stdin=subprocess.PIPE) as living:
+        busy(ledger, "living", living.pid)
+        clock.now += 300
+        bury_silent(ledger, 10)
+        assert not ledger.hold_lane("pacs", "next", 600)
+        assert [name for name, _ in ledger.silent(10)] == ["living"]
+
+
+def test_another_program_that_has_got_its_number_is_not_taken_for_it(ledger: Ledger, clock: Clock) -> None:
+    ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, cwd="/") as other:
+        busy(ledger, "dead", other.pid)
+        clock.now += 11
+        bury_silent(ledger, 10)
+        assert ledger.hold_lane("pacs", "next", 600)
+
+
+def test_processes_of_another_host_are_none_of_our_business(ledger: Ledger, clock: Clock, dead: int) -> None:
+    ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
+    busy(ledger, "elsewhere", dead)
+    with ledger._engine.begin() as connection:
+        connection.execute(update(schema.process).values(host="another"))
+    clock.now += 11
+    bury_silent(ledger, 10)
+    assert not ledger.hold_lane("pacs", "next", 600)
+
+
+def test_a_process_that_begins_holds_nothing_that_another_left_under_its_name(ledger: Ledger) -> None:
+    """In a container that is started again process ids are the same ones."""
+    ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
+    name = process_name("dispatcher", os.getpid())
+    busy(ledger, name, os.getpid())
+    assert begin_life(ledger, "dispatcher") == name
+    (job,) = ledger.claim("analyse", 1, name, 600)
+    assert job.lease.lapses == 1
