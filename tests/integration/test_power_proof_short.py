@@ -11,8 +11,8 @@ import pytest
 from hilum.store.archive import Archive
 from hilum.store.naming import Naming, mount_of, naming_of
 from hilum.triton import runtime
-from load_tests.proof.power import WAYS, cut_power
 from load_tests.proof.part import Plan
+from load_tests.proof.power import WAYS, cut_power
 from load_tests.proof.power_disk import PowerDisk, kinds
 from load_tests.proof.power_street import power_street
 from load_tests.proof.small_disk import may_mount
