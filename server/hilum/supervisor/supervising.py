@@ -8,6 +8,7 @@ have stopped: their work goes on without waiting for them to lapse.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -208,7 +209,7 @@ class Supervisor:
 
     def _watch(self) -> None:
         """Restart what ends, until told to stop."""
-        next_beat = 0.0
+        next_beat, heard_since = 0.0, math.inf
         with_ledger = Ledger(self.settings.ledger_url)
         while not self.stop.is_set():
             for child in self._children:
@@ -219,8 +220,9 @@ class Supervisor:
                 self._housekeeper.look()
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + _BEAT_SECONDS
-                self._beat(with_ledger)
-                bury_silent(with_ledger)
+                heard_since = min(heard_since, time.monotonic()) if self._beat(with_ledger) else math.inf
+                if time.monotonic() - heard_since >= _SILENT_SECONDS:  # else others may have had no chance to be heard
+                    bury_silent(with_ledger)
             self._waker.wait(_WATCH_SECONDS)
         with_ledger.close()
 
@@ -255,11 +257,14 @@ class Supervisor:
         except AWAY as error:
             log.warning("leases_not_ended", name=child.name, error=words_of(error), advice="they lapse by themselves")
 
-    def _beat(self, ledger: Ledger) -> None:
+    def _beat(self, ledger: Ledger) -> bool:
+        """Whether the ledger has taken it."""
         try:
             ledger.beat(process_name("supervisor", os.getpid()), "supervisor", os.getpid(), started_at=0.0, is_ready=True)
         except AWAY as error:
             log.warning("heartbeat_failed", error=words_of(error))
+            return False
+        return True
 
     def _drain(self) -> None:
         """Listeners first, so that nothing new comes in; then all others finish what they hold; Triton last."""
@@ -294,7 +299,7 @@ def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None
                 ledger.forget_processes([name])
                 log.info("leases_ended", name=name, count=freed)
     except AWAY as error:
-        log.warning("leases_not_ended", name="", error=words_of(error), advice="they lapse by themselves")
+        log.warning("silent_processes_not_looked_for", error=words_of(error), advice="their leases lapse by themselves")
 
 
 def _is_ours(pid: int) -> bool:
