@@ -35,5 +35,6 @@ def proof_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str
 
 def _met(figures: Mapping[str, Any]) -> str:
     """Kills and cuts, of whatever, and the figures that a person wants first."""
-    told = [f"{sum(found.values()) if isinstance(found, Mapping) else found} {word}" for word in ("kills", "cuts") if (found := figures.get(word))]
+    counted = ((figures.get(word), word) for word in ("kills", "cuts"))
+    told = [f"{sum(found.values()) if isinstance(found, Mapping) else found} {word}" for found, word in counted if found]
     return ", ".join([*told, *(f"{figures[key]:,} {words}" for key, words in _TOLD if isinstance(figures.get(key), int | float))])
