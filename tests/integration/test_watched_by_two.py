@@ -62,6 +62,10 @@ def stored(installation: Hilum) -> int:
     return count
 
 
+def unsettled(installation: Hilum) -> list[Path]:
+    return [file for file in (installation.folder / "state/archive/unindexed").rglob("*") if file.is_file()]
+
+
 def put(inbox: Path, *numbers: int) -> None:
     """Files that are renamed into place."""
     for number in numbers:
@@ -93,6 +97,5 @@ def test_one_takes_the_files_and_the_other_when_that_is_killed(installation: Hil
             first.kill()
             wait_for(lambda: not list(inbox.glob("*.dcm")), what="the second watcher")
             wait_for(lambda: stored(installation) == 40, what="all rows")
+            wait_for(lambda: not unsettled(installation), what="the files in their places")  # which they get when their rows are there
     assert {file.name for file in (inbox / "taken").iterdir()} == {f"{number}.dcm" for number in range(40)}
-    left = [file for file in (installation.folder / "state/archive/unindexed").rglob("*") if file.is_file()]
-    assert left == []
