@@ -21,15 +21,16 @@ from load_tests.proof.small_disk import may_mount
 from load_tests.proof.street import START_SECONDS, NotQuiet, Street, wait_for
 from load_tests.serving import HilumEnded
 
-_CUTS, _SHORT_CUTS = 20, 1
+_CUTS, _SHORT_CUTS = 15, 1
 _DISK_MIB: Final = 1024
-# Of load between two cuts, once all is up: a report comes a second after its last image.
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 1.0, 5.0
+# Of load before a cut. Leases of the former life end ten seconds after a start: without waiting for that no cut would meet a delivery.
+_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.0, 3.0
+_REPORTING_SHARE, _REPORT_SECONDS = 0.6, 60.0
 _ENDING_SECONDS = 20.0
 
 
 def power_street(plan: Plan) -> Outcome:
-    """20 cuts on each file system; the short form one on the first."""
+    """15 cuts on each file system; the short form one on the first."""
     if not may_mount():
         return Outcome(left_out="needs the right to mount a file system; run it as root")
     wanted = kinds()[:1] if plan.is_short else kinds()
@@ -74,6 +75,9 @@ def _cuts(plan: Plan, street: Street, disk: PowerDisk) -> Found:
 def _cut(street: Street, disk: PowerDisk, chance: random.Random) -> None:
     """Under load; everything stands still from the cut on."""
     street.hilum.wait_until_ready(START_SECONDS)
+    if chance.random() < _REPORTING_SHARE:
+        before = street.pacs.arrivals.count()
+        wait_for(lambda: street.pacs.arrivals.count() > before, _REPORT_SECONDS, "a report after a cut")
     pause(chance.uniform(_SHORTEST_SECONDS, _LONGEST_SECONDS))
     street.signal([street.hilum.pid], signal.SIGSTOP)  # it starts nobody now
     everyone = list(street.roles())
