@@ -20,7 +20,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import hypothesis
 import pytest
 
-from tests.support.ledgers import clock, empty_url, ledger_url, postgres_url, street  # noqa: F401 - fixtures
+from tests.support.ledgers import clock, empty_url, ledger, ledger_url, postgres_url, street  # noqa: F401 - fixtures
 from tests.support.models import built_models  # noqa: F401 - a fixture
 from tests.support.pynetdicom_reactor import mend
 
@@ -32,6 +32,7 @@ _LONG_SECONDS = {
     "test_faults_short": 130,
     "test_release_numbers": 110,
     "test_trouble": 80,
+    "test_power_proof_short": 75,
     "test_operations": 75,
     "test_nih_street": 70,
     "test_receive_dcmtk": 60,

@@ -37,6 +37,13 @@ class Broken:
         return [line for lines in (self.lost, self.torn, self.different) for line in sorted(lines)[:5]]
 
 
+def add_goals(sums: dict[str, Goal], goals: Iterable[Goal]) -> None:
+    """What several audits found, by name."""
+    for goal in goals:
+        before = sums[goal.name].value if goal.name in sums else 0
+        sums[goal.name] = Goal(goal.name, before + goal.value, goal.unit, goal.goal)
+
+
 @dataclass(slots=True)
 class Left:
     """What dead listeners left behind: that the kills meet objects on their way."""

@@ -13,7 +13,7 @@ from typing import Any
 from load_tests.encoded import Template
 from load_tests.measure import Goal
 from load_tests.proof.door import Listeners
-from load_tests.proof.door_audit import Auditor
+from load_tests.proof.door_audit import Auditor, add_goals
 from load_tests.proof.door_senders import Outbox, Senders, drawn
 from load_tests.proof.part import Outcome, Plan, pause
 from load_tests.proof.street import NotQuiet
@@ -48,9 +48,7 @@ class Tally:
             "without_their_place_at_a_kill": auditor.left.without_place,
         }
         self.figures.update(counts)
-        for goal in (*auditor.broken.goals(), Goal("errors in the listeners' logs", len(failures), "lines", 0)):
-            before = self.goals[goal.name].value if goal.name in self.goals else 0
-            self.goals[goal.name] = Goal(goal.name, before + goal.value, goal.unit, goal.goal)
+        add_goals(self.goals, (*auditor.broken.goals(), Goal("errors in the listeners' logs", len(failures), "lines", 0)))
         self.problems += [line[:300] for line in (*auditor.broken.examples(), *failures[:_SHOWN])]
 
     def outcome(self, wanted: int) -> Outcome:

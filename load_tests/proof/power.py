@@ -18,7 +18,7 @@ from typing import Any, Final
 from load_tests.encoded import Template
 from load_tests.measure import Goal
 from load_tests.proof.door import Listeners
-from load_tests.proof.door_audit import Auditor
+from load_tests.proof.door_audit import Auditor, add_goals
 from load_tests.proof.door_senders import Outbox, Senders, drawn
 from load_tests.proof.part import Outcome, Plan, pause
 from load_tests.proof.power_disk import PowerDisk, kinds
@@ -51,9 +51,7 @@ class Tally:
         self.figures["objects_in_the_ledger"] += kept
         self.figures["half_received_at_a_cut"] += auditor.left.half_received
         self.figures["without_their_place_at_a_cut"] += auditor.left.without_place
-        for goal in auditor.broken.goals():
-            before = self.goals[goal.name].value if goal.name in self.goals else 0
-            self.goals[goal.name] = Goal(goal.name, before + goal.value, goal.unit, goal.goal)
+        add_goals(self.goals, auditor.broken.goals())
         self.problems += [line[:300] for line in auditor.broken.examples()]
 
     def outcome(self, wanted: int) -> Outcome:
@@ -79,7 +77,7 @@ def cut_power(folder: Path, seed: int, wanted: int, say: Callable[[str], None]) 
     conditions = [(kind, way) for kind in kinds() for way in WAYS]
     share = -(-wanted // len(conditions))
     for kind, way in conditions:
-        condition = f"{kind}, {way}"
+        condition = _condition(kind, way)
         while tally.cuts[condition] < share and not tally.problems:
             until = min(share, tally.cuts[condition] + _CUTS_A_ROUND)
             try:
@@ -91,17 +89,22 @@ def cut_power(folder: Path, seed: int, wanted: int, say: Callable[[str], None]) 
     return tally.outcome(wanted)
 
 
+def _condition(kind: str, way: str) -> str:
+    return f"{kind}, {way}"
+
+
 def _round(folder: Path, kind: str, way: str, chance: random.Random, tally: Tally, templates: Sequence[Template], until: int) -> None:
     """A disk of its own; deleted when nothing was wrong with it."""
+    condition = _condition(kind, way)
     outbox = Outbox(folder / "out", templates, random.Random(chance.getrandbits(64)))
     with ExitStack() as stack:
         disk = stack.enter_context(PowerDisk(kind, folder / "state", _DISK_MIB))
         listeners = stack.enter_context(Listeners(folder, _PROCESSES, name_sync=way))
         senders = stack.enter_context(Senders(listeners.port, outbox))
         auditor = Auditor(listeners.archive.root, listeners.settings.ledger_url, outbox.objects)
-        while tally.cuts[f"{kind}, {way}"] < until:
+        while tally.cuts[condition] < until:
             _cycle(disk, listeners, senders, auditor, chance)
-            tally.cuts[f"{kind}, {way}"] += 1
+            tally.cuts[condition] += 1
         tally.add(auditor.audit(is_last=True), outbox, auditor)
     if not tally.problems:
         shutil.rmtree(folder)

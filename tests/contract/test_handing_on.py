@@ -41,13 +41,6 @@ ONE: Heirs = {None: Heir("d", 1, 120)}
 TO_PACS: Heirs = {"pacs": Heir("d", 1, 180)}
 
 
-@pytest.fixture
-def ledger(ledger_url: str, clock: Clock) -> Iterator[Ledger]:
-    opened = Ledger(ledger_url, clock)
-    yield opened
-    opened.close()
-
-
 def full_result(job: StudyJob, digest: str, supersedes_id: int | None = None) -> Result:
     """With everything that is written as JSON and read again."""
     finding = Finding(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,13 +32,6 @@ from tests.support.arrivals import arrival_of
 from tests.support.street import Clock
 
 RELEASE = "densenet121_untrained@1"
-
-
-@pytest.fixture
-def ledger(ledger_url: str, clock: Clock) -> Iterator[Ledger]:
-    opened = Ledger(ledger_url, clock)
-    yield opened
-    opened.close()
 
 
 def arrival(number: int = 1, study: str = "1.2.3", releases: tuple[str, ...] = (RELEASE,), **changes: object) -> Arrival:

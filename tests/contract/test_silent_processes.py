@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 from sqlalchemy import update
@@ -19,13 +18,6 @@ from tests.support.arrivals import arrival_of
 from tests.support.street import Clock
 
 RELEASE = "densenet121_untrained@1"
-
-
-@pytest.fixture
-def ledger(ledger_url: str, clock: Clock) -> Iterator[Ledger]:
-    opened = Ledger(ledger_url, clock)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

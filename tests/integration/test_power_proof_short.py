@@ -160,3 +160,5 @@ def test_a_street_goes_on_after_a_cut(tmp_path: Path) -> None:
     assert found.holds, (found.goals, found.problems)
     assert found.figures["cuts"] == {"ext4": 1}
     assert found.figures["images_acknowledged"] == 2 * found.figures["studies"] > 0
+    # The dispatcher of the former life owned the PACS's lane: it was not waited for until that lapsed.
+    assert "leases_ended" in (tmp_path / "ext4/hilum.log").read_text(encoding="utf-8")

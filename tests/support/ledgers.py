@@ -44,11 +44,17 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def street(ledger_url: str, clock: Clock) -> Iterator[Street]:
-    """The stages of Hilum by hand, over `ledger_url`."""
-    ledger = Ledger(ledger_url, clock)
-    yield Street(ledger, clock)
-    ledger.close()
+def ledger(ledger_url: str, clock: Clock) -> Iterator[Ledger]:
+    """That of `ledger_url`, open."""
+    opened = Ledger(ledger_url, clock)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def street(ledger: Ledger, clock: Clock) -> Street:
+    """The stages of Hilum by hand."""
+    return Street(ledger, clock)
 
 
 def migrated_sqlite(folder: Path) -> str:
