@@ -1,4 +1,4 @@
-"""`make bench-cpu`: where the CPU of an image goes, by stage and by process, at rest, at work and busy, for a 10 MB and a 0.5 MB image.
+"""`make bench-cpu`: where the CPU of an image goes, by stage and by process, at rest, at work, busy and flat out, for a 10 MB and a 0.5 MB image.
 
 It starts a Hilum of its own with DenseNet-121 in OpenVINO (bf16 where the CPU has it), is its sender and its PACS, and leaves both
 out of the figures. Results, with those of earlier runs, in `load_tests/results/bench-cpu.json`.
@@ -26,7 +26,12 @@ from load_tests.cpu_engine import build_fastest, count_engine
 from load_tests.cpu_result import Measured, goals, record, show
 from load_tests.cpu_stages import Window, rows
 from load_tests.cpu_street import Street
+from load_tests.encoded import encode
 from load_tests.measure import circumstances
+from load_tests.mix import Mix, Part
+from load_tests.peer import phases
+from load_tests.sender import CALLING_AE_TITLE
+from load_tests.senders import SendersEnded
 from load_tests.serving import REPOSITORY, HilumEnded
 
 RESULT = Path(__file__).with_name("results") / "bench-cpu.json"
@@ -51,7 +56,7 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         around = circumstances()
         measured = measure(options)
-    except (HilumEnded, ConfigurationError, subprocess.CalledProcessError, OSError) as error:
+    except (HilumEnded, ConfigurationError, SendersEnded, phases.RunBroken, subprocess.CalledProcessError, OSError) as error:
         print(f"no measurement: {error}", file=sys.stderr)
         return 2
     show(measured)
@@ -67,13 +72,15 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     add("--studies", type=int, default=50, help="studies of two images of each size (%(default)s)")
     add("--rate", type=float, default=1.5, help="studies a second (%(default)s)")
     add("--busy-rate", type=float, default=8.0, help="studies a second, once more: stages share their work; 0: not at all (%(default)s)")
+    add("--full", type=int, default=400, help="studies as fast as Hilum takes them; 0: none (%(default)s)")
+    add("--outstanding", type=int, default=40, help="of those, on their way at once (%(default)s)")
     add("--idle", type=float, default=20.0, help="how long Hilum is left alone, seconds (%(default)s)")
     add("--result", type=Path, default=RESULT, help="(%(default)s)")
     return parser.parse_args(words)
 
 
 def measure(options: argparse.Namespace) -> Measured:
-    """Idle, then each size, then each size at the busy rate."""
+    """Idle, then each size at the usual rate, at the busy one, and as many as Hilum takes."""
     built = build_fastest(BENCH_FOLDER)
     count_engine(built)
     with ExitStack() as stack:
@@ -90,9 +97,20 @@ def measure(options: argparse.Namespace) -> Measured:
         for at, rate in {"": options.rate, f" {options.busy_rate:g}/s": options.busy_rate}.items():
             for name, of_size in studies.items() if rate else ():
                 say(f"{options.studies} studies of two images of {name}, {rate:g} a second")
-                loads[name + at] = street.watched(accountant, partial(street.send, of_size, options.studies, rate))
-    images = 2 * options.studies
-    return Measured(idle, {name: rows(load, idle, images) for name, load in loads.items()}, loads, images, built.release.id)
+                loads[name + at] = street.watched(accountant, partial(street.send, of_size, options.studies, rate), 2 * options.studies)
+        for name, of_size in studies.items() if options.full else ():
+            loads[f"{name} flat out"] = full_load(street, accountant, of_size, options)
+    return Measured(idle, {name: rows(load, idle) for name, load in loads.items()}, loads, built.release.id)
+
+
+def full_load(street: Street, accountant: Accountant, of_size: Sequence[Sequence[Dataset]], options: argparse.Namespace) -> Window:
+    """As many studies as Hilum takes; a few before them, so that its sender's associations are there."""
+    say(f"{options.full} studies of two images, {options.outstanding} on their way at once")
+    with tempfile.TemporaryDirectory(prefix="hilum-cpu-", ignore_cleanup_errors=True) as folder:
+        Mix((Part(1.0, CALLING_AE_TITLE, tuple(tuple(map(encode, study)) for study in of_size)),)).save(Path(folder))
+        with street.offering(Path(folder)) as offering:
+            phases.warm_up(offering, 4)
+            return street.watched(accountant, partial(offering.send, options.full, options.outstanding), 2 * options.full)
 
 
 def studies_of(size: Size) -> list[list[Dataset]]:

@@ -16,17 +16,16 @@ _HISTORY = 50
 _OUTSIDE_GOALS = {"10 MB": 14.0, "0.5 MB": 4.0}
 _ELSE_GOAL = 4.0
 _IDLE_GOAL = 0.01
-_LABEL, _COLUMN, _IDLE_COLUMN = 28, 11, 7  # 80 in all
+_LABEL, _COLUMN, _IDLE_COLUMN = 20, 9, 6  # 80 in all
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A run: `images` of each size; "10 MB" are those at the usual rate, "10 MB 8/s" those at another."""
+    """A run. "10 MB" are images of this size at the usual rate, "10 MB 8/s" those at another, "10 MB flat out" those at saturation."""
 
     idle: Window
     rows: Mapping[str, Sequence[Row]]
     loads: Mapping[str, Window]
-    images: int
     release: str = ""
 
 
@@ -35,13 +34,19 @@ def goals(measured: Measured) -> list[Goal]:
     found = []
     for condition, rows in measured.rows.items():
         stages = by_stage(rows)
-        size = next(size for size in _OUTSIDE_GOALS if condition.startswith(size))
-        image = condition.replace(size, f"{size} image")
+        size, load = _parts(condition)
+        image = f"{size} image {load}".rstrip()
         found += [
             Goal(f"CPU outside the model, {image}", outside_model(stages), "ms", _OUTSIDE_GOALS[size]),
             Goal(f"all but receive, decode, prepare, model, {condition}", everything_else(stages), "ms", _ELSE_GOAL),
         ]
     return [*found, Goal("idle Hilum", measured.idle.cores(), "cores", _IDLE_GOAL)]
+
+
+def _parts(condition: str) -> tuple[str, str]:
+    """Size and load of "10 MB 8/s"."""
+    size = next(size for size in _OUTSIDE_GOALS if condition.startswith(size))
+    return size, condition.removeprefix(size).strip()
 
 
 def show(measured: Measured) -> None:
@@ -51,14 +56,18 @@ def show(measured: Measured) -> None:
 
 def lines(measured: Measured) -> Iterator[str]:
     """By stage, by process, and the goals."""
-    sizes = list(measured.rows)
-    yield f"\n{'ms of CPU per image':{_LABEL}}" + "".join(f"{size:>{_COLUMN}}" for size in sizes)
+    sizes, loads = zip(*map(_parts, measured.rows), strict=True)
+    yield ""
+    yield _heading("ms of CPU per image", sizes)
+    yield _heading("", loads)
     tables = [by_stage(rows) for rows in measured.rows.values()]
     yield from (_line(stage, [table[stage] for table in tables]) for stage in tables[0])
     yield _line("outside the model", [outside_model(table) for table in tables])
     yield _line("all", [sum(table.values()) for table in tables])
-    yield _line("sender and PACS, not Hilum", [1000 * load.generator / measured.images for load in measured.loads.values()])
-    yield f"\n{'by process; idle: % of core':{_LABEL}}" + "".join(f"{size:>{_COLUMN}}" for size in sizes) + f"{'idle':>{_IDLE_COLUMN}}"
+    yield _line("sender and PACS", [1000 * load.generator / load.images for load in measured.loads.values()])
+    yield ""
+    yield _heading("by process", sizes) + f"{'idle':>{_IDLE_COLUMN}}"
+    yield _heading("(idle: % of a core)", loads)
     by_role = [summed(rows, lambda row: row.role) for rows in measured.rows.values()]
     for role in sorted({role for table in by_role for role in table}):
         idle = 100 * measured.idle.roles.get(role, 0.0) / measured.idle.seconds
@@ -66,6 +75,10 @@ def lines(measured: Measured) -> Iterator[str]:
     yield ""
     for goal in goals(measured):
         yield f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3g} {goal.unit} (<= {goal.goal:g})"
+
+
+def _heading(name: str, columns: Sequence[str]) -> str:
+    return f"{name:{_LABEL}}" + "".join(f"{column:>{_COLUMN}}" for column in columns)
 
 
 def _line(name: str, values: Sequence[float]) -> str:
@@ -82,8 +95,8 @@ def record(path: Path, measured: Measured, around: Mapping[str, Any], settings: 
         "settings": {name: value for name, value in settings.items() if not isinstance(value, Path)},
         "idle_cores": {role: round(seconds / measured.idle.seconds, 5) for role, seconds in measured.idle.roles.items()},
         "milliseconds_per_image": {size: _rounded(by_stage(rows)) for size, rows in measured.rows.items()},
-        "charged": {size: _rounded(_charged(load, measured.images)) for size, load in measured.loads.items()},
-        "sender_and_pacs": {size: round(1000 * load.generator / measured.images, 3) for size, load in measured.loads.items()},
+        "charged": {size: _rounded(_charged(load)) for size, load in measured.loads.items()},
+        "sender_and_pacs": {size: round(1000 * load.generator / load.images, 3) for size, load in measured.loads.items()},
         "by_process": {size: _of_processes(rows) for size, rows in measured.rows.items()},
         "seconds": {size: round(load.seconds, 1) for size, load in measured.loads.items()},
         "batches": {size: {str(edge): count for edge, count in load.batches.items() if count} for size, load in measured.loads.items()},
@@ -94,9 +107,9 @@ def record(path: Path, measured: Measured, around: Mapping[str, Any], settings: 
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def _charged(load: Window, images: int) -> dict[str, float]:
+def _charged(load: Window) -> dict[str, float]:
     """hilum_cpu_seconds_total as it is, idle polling included: the ledger's share by the stage that asks."""
-    return {label: 1000 * seconds / images for label, seconds in load.charged.items()}
+    return {label: 1000 * seconds / load.images for label, seconds in load.charged.items()}
 
 
 def _of_processes(rows: Sequence[Row]) -> dict[str, dict[str, float]]:

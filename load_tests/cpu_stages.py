@@ -54,10 +54,11 @@ _REST: Final[Mapping[str, str]] = {
 class Window:
     """A stretch of time: CPU seconds by role and by label of `CHARGED`, and batches by their largest possible size.
 
-    `generator`: CPU seconds of the sender and the PACS; they are no part of the street.
+    `images`: reported on in that time. `generator`: CPU seconds of the sender and the PACS; they are no part of the street.
     """
 
     seconds: float
+    images: int
     roles: Mapping[str, float]
     charged: Mapping[str, float]
     batches: Mapping[float, float] = field(default_factory=dict)
@@ -77,7 +78,7 @@ class Row:
     milliseconds: float
 
 
-def rows(load: Window, idle: Window, images: int) -> list[Row]:
+def rows(load: Window, idle: Window) -> list[Row]:
     """All of `load`, by role and stage."""
     share = load.seconds / idle.seconds
     found = [
@@ -85,7 +86,7 @@ def rows(load: Window, idle: Window, images: int) -> list[Row]:
         for role, seconds in load.roles.items()
         for row in _of_role(role, seconds, load.charged, idle.roles.get(role, 0.0) * share, _scaled(idle.charged, share))
     ]
-    return [Row(row.role, row.stage, 1000 * row.milliseconds / images) for row in _joined(found)]
+    return [Row(row.role, row.stage, 1000 * row.milliseconds / load.images) for row in _joined(found)]
 
 
 def _scaled(charged: Mapping[str, float], share: float) -> dict[str, float]:

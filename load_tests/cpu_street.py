@@ -18,6 +18,7 @@ from load_tests.accounting import Accountant, Usage, command_line, snapshot, spe
 from load_tests.counting_model import METRIC
 from load_tests.cpu_engine import Built
 from load_tests.cpu_stages import ENGINE, Window
+from load_tests.peer import phases
 from load_tests.receiver import AE_TITLE, Receiver
 from load_tests.sender import Peer, Sender
 from load_tests.serving import Hilum, HilumEnded, free_ports
@@ -25,6 +26,7 @@ from load_tests.serving import Hilum, HilumEnded, free_ports
 _QUIET_SECONDS = 1.0
 _RELEASE_SECONDS = 5.0
 _DRAIN_SECONDS = 60.0
+_ASSOCIATIONS = 4
 _CPU = "hilum_cpu_seconds_total"
 
 Counted = dict[str, dict[str, float]]
@@ -70,6 +72,10 @@ class Street:
             time.sleep(0.05)
         time.sleep(0.5)  # the last rows are being committed
 
+    def offering(self, mix_folder: Path) -> phases.Offering:
+        """A sender that waits for permits, for `press`."""
+        return phases.Offering(Peer("HILUM", "127.0.0.1", self._hilum.dicom_port), mix_folder, self._receiver, _ASSOCIATIONS)
+
     def settle(self) -> None:
         """Wait until nothing is left of earlier work: associations are released, their threads have ended."""
         time.sleep(_RELEASE_SECONDS + 3)
@@ -82,14 +88,15 @@ class Street:
         samples = _samples(httpx.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text)
         return sum(sample.value for sample in samples if sample.name == METRIC)
 
-    def watched(self, accountant: Accountant, work: Callable[[], None]) -> Window:
-        """What `work` cost. The scrapes of the counters lie outside of what the processes are charged with."""
+    def watched(self, accountant: Accountant, work: Callable[[], None], images: int = 0) -> Window:
+        """What `work` cost, which reads so many images. The scrapes of the counters lie outside of what the processes are charged with."""
         counted, apart, before, began = self._counted(accountant), _generator(), accountant.snapshot(), time.monotonic()
         work()
         seconds, used, generator = time.monotonic() - began, spent(before, accountant.snapshot()), _generator() - apart
         grown = _grown(counted, self._counted(accountant))
         return Window(
             seconds,
+            images,
             {role: use.cpu_seconds for role, use in used.items()},
             grown[_CPU],
             _in_buckets(grown.get("hilum_batch_size_bucket", {})),

@@ -39,6 +39,7 @@ class Offering:
     def __init__(self, address: Peer, mix_folder: Path, receiver: Receiver, associations: int) -> None:
         self._senders = Senders(address, mix_folder, Manners(associations))
         self._arrivals = receiver.arrivals
+        self._reported_before = receiver.arrivals.count()
         self._permitted = 0
 
     def __enter__(self) -> Self:
@@ -66,7 +67,7 @@ class Offering:
         """Studies with a report. Raises RunBroken: one was refused."""
         if failures := {study.failure for study in list(self._senders.sent) if study.failure is not None}:
             raise RunBroken(f"studies were not accepted: {', '.join(sorted(failures))}")
-        return self._arrivals.count()
+        return self._arrivals.count() - self._reported_before
 
     def accepted(self) -> int:
         """Studies that the system has taken."""
@@ -77,6 +78,15 @@ class Offering:
         more = outstanding - (self._permitted - self.reported())
         self._senders.permit(more)
         self._permitted += max(0, more)
+
+    def send(self, studies: int, outstanding: int) -> None:
+        """So many in all, of which `outstanding` are on their way at once, until all are reported. Raises RunBroken."""
+        end = self._permitted + studies
+        deadline = time.monotonic() + _STALL_SECONDS
+        while self._permitted < end:
+            self.keep(min(outstanding, end - self.reported()))
+            _pause(deadline)
+        self.drain()
 
     def drain(self) -> None:
         """Until all are reported. Raises RunBroken."""

@@ -26,7 +26,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 def load(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Window:
     studies = [phantom.make_study(1, views=("PA", "AP"), rows=256, columns=256)]
     with Street(tmp_path_factory.mktemp("hilum"), built) as street, Accountant(street.pid) as accountant:
-        return street.watched(accountant, lambda: street.send(studies, STUDIES, RATE))
+        return street.watched(accountant, lambda: street.send(studies, STUDIES, RATE), 2 * STUDIES)
 
 
 def test_every_process_has_a_role_and_has_used_cpu(load: Window) -> None:
@@ -46,6 +46,6 @@ def test_the_table_holds_all_cpu(load: Window) -> None:
     images = 2 * STUDIES
     assert images / 4 <= sum(load.batches.values()) <= images
     assert 0 < load.charged["engine"] < load.roles["triton-stub"]
-    stages = by_stage(rows(load, Window(1.0, {}, {}), images))
+    stages = by_stage(rows(load, Window(1.0, 0, {}, {})))
     assert sum(stages.values()) == pytest.approx(1000 * sum(load.roles.values()) / images)
     assert all(stages[stage] > 0 for stage in ("receive", "sync", "index", "decode", "prepare", "hop", "model", "report", "ledger"))
