@@ -1,4 +1,4 @@
-"""`make bench-cpu`: where the CPU of an image goes, by stage and by process, at rest, at work, busy and flat out, for a 10 MB and a 0.5 MB image.
+"""`make bench-cpu`: where the CPU of an image goes, by stage and by process, for a 10 MB and a 0.5 MB image; idle, at work, busy, flat out.
 
 It starts a Hilum of its own with DenseNet-121 in OpenVINO (bf16 where the CPU has it), is its sender and its PACS, and leaves both
 out of the figures. Results, with those of earlier runs, in `load_tests/results/bench-cpu.json`.

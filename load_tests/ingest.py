@@ -24,6 +24,7 @@ from load_tests.ingest_result import (
     DCMTK_TLS,
     FALLBACK,
     HILUM,
+    HILUM_DIRECT,
     HILUM_PLAIN,
     HILUM_TLS,
     HILUM_TWICE,
@@ -108,6 +109,7 @@ def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
     """Those that can be measured here."""
     found: dict[str, Start] = {
         HILUM: lambda own: start_hilum(own, "streaming"),
+        HILUM_DIRECT: lambda own: start_hilum(own, "streaming", direct_io=True),
         HILUM_PLAIN: lambda own: start_hilum(own, "streaming", is_compiled=False),
         HILUM_TWICE: lambda own: start_hilum(own, "streaming", name_sync="twice"),
         HILUM_TWO: lambda own: start_hilum(own, "streaming", processes=2),
@@ -127,10 +129,13 @@ def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
 def _takes_part(name: str, cell: Cell) -> bool:
     """The slow ones take half of the time, and TLS is measured in one condition only, a second process with many associations.
 
-    Ours in Python alone: where what is compiled is to help; ours with two commits of the journal: where there is little else to an object.
+    Ours past the page cache: where objects are large. In Python alone: where what is compiled is to help. With two commits of the journal:
+    where there is little else to an object.
     """
     if name in _TLS:
         return cell.kind == "dx" and cell.associations == _MANY_ASSOCIATIONS and cell.is_wide
+    if name == HILUM_DIRECT:
+        return cell.kind != "small"
     if name == HILUM_PLAIN:
         return cell.kind == "dx" and cell.associations > 1 and not cell.is_study_each
     if name == HILUM_TWICE:

@@ -128,6 +128,7 @@ def start_hilum(
     *,
     is_compiled: bool = True,
     name_sync: NameSync = "auto",
+    direct_io: bool = False,
 ) -> Receiver:
     """`serve_listener` in processes of their own, its rows included. With certificates the one port is that of TLS.
 
@@ -135,7 +136,7 @@ def start_hilum(
     """
     (port,) = free_ports(1)
     receive: dict[str, object] = {"host": "127.0.0.1", "listener": listener, "reserve_bytes": 0}
-    receive |= {"processes": processes, "name_sync": name_sync}
+    receive |= {"processes": processes, "name_sync": name_sync, "direct_io": direct_io}
     if tls is None:
         receive |= {"port": port}
     else:

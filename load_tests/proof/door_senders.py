@@ -36,9 +36,9 @@ class Objects:
     acknowledged: set[str] = field(default_factory=set)
 
 
-def drawn() -> list[Template]:
+def drawn(sides: Sequence[int] = _SIDES) -> list[Template]:
     """Small objects and large ones, for the same reason as in a hospital: most are small, and the large ones take most of the time."""
-    return [encode_object(phantom.make_instance(n, "PA", rows=side, columns=side)) for n, side in enumerate(_SIDES)]
+    return [encode_object(phantom.make_instance(n, "PA", rows=side, columns=side)) for n, side in enumerate(sides)]
 
 
 def digest(outgoing: Outgoing) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,8 +31,9 @@ _DISK_MIB = 2048
 _PROCESSES = 2
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1.0
 _SHOWN = 10
-WAYS: Final = ("auto", "twice")
-"""Of `receive.name_sync`."""
+_SIDES = (64, 64, 64, 128, 128, 256, 768, 1600)  # pixels: with one of 5 MB, most of which direct I/O takes
+WAYS: Final[Mapping[str, Mapping[str, object]]] = {"auto": {}, "twice": {"name_sync": "twice"}, "direct I/O": {"direct_io": True}}
+"""Settings of `receive`, by their name."""
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class Tally:
 
 
 def power(plan: Plan) -> Outcome:
-    """200 cuts; the short form 6."""
+    """200 cuts and more; the short form 6."""
     if not may_mount():
         return Outcome(left_out="needs the right to mount a file system; run it as root")
     if shutil.which("storescu") is None or kinds() != ["ext4", "xfs"]:
@@ -73,15 +74,15 @@ def power(plan: Plan) -> Outcome:
 
 def cut_power(folder: Path, seed: int, wanted: int, say: Callable[[str], None]) -> Outcome:
     """So many cuts at least, as many of each file system and each way."""
-    chance, tally, templates = random.Random(seed), Tally(), drawn()
+    chance, tally, templates = random.Random(seed), Tally(), drawn(_SIDES)
     conditions = [(kind, way) for kind in kinds() for way in WAYS]
     share = -(-wanted // len(conditions))
-    for kind, way in conditions:
+    for number, (kind, way) in enumerate(conditions):
         condition = _condition(kind, way)
         while tally.cuts[condition] < share and not tally.problems:
             until = min(share, tally.cuts[condition] + _CUTS_A_ROUND)
             try:
-                _round(folder / f"{kind}-{way}-{tally.cuts[condition]}", kind, way, chance, tally, templates, until)
+                _round(folder / f"{kind}-{number}-{tally.cuts[condition]}", kind, way, chance, tally, templates, until)
             except NotQuiet as error:
                 tally.restless += 1
                 tally.problems.append(str(error))
@@ -99,7 +100,7 @@ def _round(folder: Path, kind: str, way: str, chance: random.Random, tally: Tall
     outbox = Outbox(folder / "out", templates, random.Random(chance.getrandbits(64)))
     with ExitStack() as stack:
         disk = stack.enter_context(PowerDisk(kind, folder / "state", _DISK_MIB))
-        listeners = stack.enter_context(Listeners(folder, _PROCESSES, name_sync=way))
+        listeners = stack.enter_context(Listeners(folder, _PROCESSES, **WAYS[way]))
         senders = stack.enter_context(Senders(listeners.port, outbox))
         auditor = Auditor(listeners.archive.root, listeners.settings.ledger_url, outbox.objects)
         while tally.cuts[condition] < until:

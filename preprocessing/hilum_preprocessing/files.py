@@ -22,6 +22,7 @@ from hilum_preprocessing.elements import MALFORMED, required
 from hilum_preprocessing.encapsulation import end_of_items
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.plain_header import PIXELS, read_plain_header
+from hilum_preprocessing.uncached import read_uncached
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 << 20
 """What a deflated data set may inflate to: 1000 times its own length is possible, and it does not say so."""
@@ -31,17 +32,19 @@ _EXPLICIT: Final = "HH2s2xI"  # PS3.5 7.1.2, of a VR with 32 bits of length
 _LONG_VRS: Final = {vr.value.encode() for vr in EXPLICIT_VR_LENGTH_32}  # of any other one the length stands elsewhere
 _IMPLICIT: Final = "HHI"  # PS3.5 7.1.3
 _PREFIX_BYTES: Final = 132
+_HEAD_BYTES: Final = 256 << 10  # a header that is longer is for pydicom
 _GROUP_LENGTH_BYTES: Final = 12
 
 
-def read_file(path: Path | str, maximum_bytes: int = DEFAULT_MAXIMUM_BYTES) -> Dataset:
+def read_file(path: Path | str, maximum_bytes: int = DEFAULT_MAXIMUM_BYTES, *, is_read_once: bool = False) -> Dataset:
     """The data set of a DICOM file. Raises NotAnalysable when it is none, OSError when it cannot be opened.
 
     `PixelData` is a view of the file, which is mapped and not read, and lives as long as the view does. What comes after it is not read.
+    `is_read_once`: nobody will read it again soon. If it is not in memory, it is then read past the page cache.
     """
     try:
         with io.FileIO(path) as raw, _Pieces(raw) as file:
-            return _read(file, maximum_bytes)
+            return _read(file, maximum_bytes, is_read_once=is_read_once)
     except InvalidDicomError:
         raise NotAnalysable(Reason.CORRUPT_HEADER, "not a DICOM file: no DICM prefix") from None
     except MALFORMED as error:
@@ -63,10 +66,13 @@ class _Pieces(io.BufferedReader):
         return super().read(size)
 
 
-def _read(file: io.BufferedReader, maximum_bytes: int) -> Dataset:
+def _read(file: io.BufferedReader, maximum_bytes: int, *, is_read_once: bool) -> Dataset:
     # A private mapping: nothing writes to it, but torch takes memory without a copy only where it could be written to.
     content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    plain, mapped = read_plain_header(file, content), memoryview(content)
+    read = read_uncached(file.name, content) if is_read_once else None
+    mapped = memoryview(content) if read is None else read
+    head = content if read is None else bytes(read[:_HEAD_BYTES])  # a page of the mapping would bring its neighbours from the disk
+    plain = read_plain_header(file if read is None else io.BytesIO(head), head)
     if plain is not None:
         return _with_pixels(plain[0], mapped, plain[1], is_implicit=bool(plain[0].original_encoding[0]))
     file.seek(0)

@@ -5,11 +5,10 @@ What is found is what pydicom finds, element by element; whatever is out of the 
 
 from __future__ import annotations
 
-import io
 import mmap
 import re
 from struct import Struct
-from typing import Final, cast
+from typing import BinaryIO, Final, cast
 
 from pydicom.charset import convert_encodings, default_encoding
 from pydicom.dataelem import DataElement, RawDataElement, convert_raw_data_element, empty_value_for_VR
@@ -41,8 +40,8 @@ _CHARACTER_SET: Final = interned(0x00080005)
 _LITTLE_ENDIAN: Final = re.compile(rb"1\.2\.840\.10008\.1\.2(\.1|\.5|\.4\.\d+)?")
 
 
-def read_plain_header(file: io.BufferedReader, content: mmap.mmap) -> tuple[Dataset, int] | None:
-    """The data set before its pixels, and where those begin in `content`, which is all of `file`. None: it is pydicom's to read."""
+def read_plain_header(file: BinaryIO, content: mmap.mmap | bytes) -> tuple[Dataset, int] | None:
+    """The data set before its pixels, and where those begin in `content`, which is `file` or its start. None: it is pydicom's to read."""
     if content[_PREAMBLE_BYTES : _PREAMBLE_BYTES + 12] != _PREFIX + _META_BEGINS:
         return None
     try:
@@ -51,7 +50,7 @@ def read_plain_header(file: io.BufferedReader, content: mmap.mmap) -> tuple[Data
         return None
 
 
-def _read(file: io.BufferedReader, content: mmap.mmap) -> tuple[Dataset, int] | None:
+def _read(file: BinaryIO, content: mmap.mmap | bytes) -> tuple[Dataset, int] | None:
     if (meta := _explicit(file, content, _PREAMBLE_BYTES + len(_PREFIX), is_meta=True)) is None:
         return None
     held, start = meta
@@ -72,7 +71,7 @@ def _is_implicit(meta: Elements, beginning: bytes) -> bool | None:
     return is_implicit if is_implicit != has_letters else None
 
 
-def _explicit(file: io.BufferedReader, content: mmap.mmap, position: int, *, is_meta: bool = False) -> tuple[Elements, int] | None:
+def _explicit(file: BinaryIO, content: mmap.mmap | bytes, position: int, *, is_meta: bool = False) -> tuple[Elements, int] | None:
     """The elements of explicit VR before the pixels, or of the file meta group, and where they end."""
     held: Elements = {}
     last = len(content) - _LONGEST_HEAD
@@ -92,7 +91,7 @@ def _explicit(file: io.BufferedReader, content: mmap.mmap, position: int, *, is_
     return None
 
 
-def _implicit(content: mmap.mmap, position: int) -> tuple[Elements, int] | None:
+def _implicit(content: mmap.mmap | bytes, position: int) -> tuple[Elements, int] | None:
     """The same of implicit VR; values of undefined length are pydicom's."""
     held: Elements = {}
     last = len(content) - _LONGEST_HEAD
@@ -113,7 +112,7 @@ def _raw(tag: BaseTag, vr: str | None, value: bytes, position: int) -> RawDataEl
     return RawDataElement(tag, vr, len(value), content, position, vr is None, is_little_endian=True)
 
 
-def _sequence(file: io.BufferedReader, tag: BaseTag, start: int, held: Elements) -> tuple[DataElement, int]:
+def _sequence(file: BinaryIO, tag: BaseTag, start: int, held: Elements) -> tuple[DataElement, int]:
     """A sequence of undefined length, as pydicom reads it, and where it ends."""
     file.seek(start)
     items = read_sequence(file, is_implicit_VR=False, is_little_endian=True, bytelength=_UNDEFINED, encoding=_encodings(held))

@@ -123,6 +123,11 @@ class Receive(_Section):
         ge=0,
         description="So many bytes of an object go to the disk while the rest comes in; 0: all at its end, for spinning and network disks.",
     )
+    direct_io: bool = Field(
+        default=False,
+        description="Write what is large past the page cache (O_DIRECT), for less CPU; decode processes then read it from the disk, in the "
+        "same way. For a disk that takes and gives more than twice what comes in. Only where receiving is compiled, and not with TLS.",
+    )
     name_sync: Literal["auto", "twice"] = Field(
         "auto",
         description="How a received file is made durable under its name. auto: on XFS, and ext4 with a journal, with one commit of the "
@@ -269,8 +274,8 @@ class Analyse(_Section):
     )
     reads_once: bool = Field(
         default=True,
-        description="Give the memory that holds an image's file back to the system once it is decoded; false: where releases are read at "
-        "different times and the archive's disk is slow.",
+        description="Read a file that is not in memory past the page cache, and give the memory that holds one back to the system once it is "
+        "decoded; false: where releases are read at different times and the archive's disk is slow.",
     )
     decode_seconds: float = Field(60.0, gt=0, le=100, description="Limit for one image; a decode process that takes longer is ended.")
     batches_in_flight: int = Field(2, ge=1, le=16, description="Batches on their way to each Triton at once, for each release.")

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hilum.store.archive import Archive
-from hilum.store.naming import Naming, mount_of, naming_of
+from hilum.store.naming import NameSync, Naming, mount_of, naming_of
 from hilum.triton import runtime
 from load_tests.proof.part import Plan
-from load_tests.proof.power import WAYS, cut_power
+from load_tests.proof.power import cut_power
 from load_tests.proof.power_disk import PowerDisk, kinds
 from load_tests.proof.power_street import power_street
 from load_tests.proof.small_disk import may_mount
@@ -51,8 +51,9 @@ def in_order(folder: Path) -> Naming:
 
 
 def test_what_an_archive_has_committed_outlives_a_cut(disk: PowerDisk, tmp_path: Path) -> None:
-    for way in WAYS:
-        archive = Archive(tmp_path / "disk", way, name_sync="auto" if way == "auto" else "twice")
+    ways: tuple[NameSync, ...] = ("auto", "twice")
+    for way in ways:
+        archive = Archive(tmp_path / "disk", way, name_sync=way)
         with archive.begin() as incoming:
             incoming.write(CONTENT[:1000])
             incoming.write(CONTENT[1000:])
@@ -148,7 +149,7 @@ def test_cuts_under_load_lose_nothing_that_was_acknowledged(tmp_path: Path) -> N
         missing("a file system can be mounted by root only")
     if kinds() != ["ext4", "xfs"]:
         missing("mkfs.ext4 and mkfs.xfs are not both installed")
-    found = cut_power(tmp_path, 1, 4, lambda _: None)
+    found = cut_power(tmp_path, 1, 6, lambda _: None)
     assert found.holds, (found.goals, found.problems)
     assert found.figures["objects_acknowledged"] > 0
 

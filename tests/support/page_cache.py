@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 
 
-def is_in_memory(path: Path) -> bool:
-    """Whether its first page is, by mincore(2), which reads nothing."""
+def is_in_memory(path: Path, position: int = 0) -> bool:
+    """Whether the page of this position is, by mincore(2), which reads nothing."""
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_WRITE) as mapped:
         start = (ctypes.c_char * len(mapped)).from_buffer(mapped)
         found = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
@@ -18,7 +18,7 @@ def is_in_memory(path: Path) -> bool:
                 raise OSError(ctypes.get_errno(), "mincore")
         finally:
             del start
-        return bool(found[0] & 1)
+        return bool(found[position // mmap.PAGESIZE] & 1)
 
 
 def can_be_dropped(path: Path) -> bool:

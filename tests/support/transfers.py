@@ -14,9 +14,10 @@ from hilum.dimse import pdu
 from hilum.receive.digests import Digests
 from hilum.receive.streaming.provider import Unread
 from hilum.receive.transfer_library import Library
-from hilum.store.outlet import Outlet
+from hilum.store.outlet import Outlet, Writing
 
 CONTEXT, DATA = 1, 0
+BLOCK_BYTES = 8192  # of direct I/O: so small that there are some
 ENDS = (
     b"",  # the peer closes
     pdu.user_abort(),
@@ -40,6 +41,7 @@ class Case:
     first: int  # bytes of the data set in the file
     held: int
     aligned: int
+    direct_io: bool
     limit: int
     pixels: tuple[int | None, int | None]
 
@@ -64,6 +66,7 @@ def drawn(random: Random) -> Case:
         first=first,
         held=held,
         aligned=aligned,
+        direct_io=random.random() < 0.5,
         limit=random.choice((1 << 40, random.randint(0, size))),
         pixels=(start, None if random.random() < 0.5 else (start or 0) + random.randint(0, size)),
     )
@@ -86,7 +89,7 @@ def run(library: Library, case: Case) -> None:
         at = case.buffer - unread_bytes if case.count % 2 else 0
         buffer[at : at + unread_bytes] = stream[:unread_bytes]
         unread = Unread(ours.fileno(), buffer, at, at + unread_bytes, beginning)
-        outlet = Outlet(file.fileno(), case.first, before[case.first :], case.aligned, 0, 1)
+        outlet = Outlet(file.fileno(), case.first, before[case.first :], 0, Writing(1, case.aligned, case.direct_io))
         digests = library.digests(*case.pixels)
         digests.update(before)
         sender.start()
@@ -122,7 +125,7 @@ def _all_of(sock: socket.socket) -> bytes:
 
 
 if __name__ == "__main__":
-    watched = Library(Path(sys.argv[1]))
+    watched = Library(Path(sys.argv[1]), BLOCK_BYTES)
     for seed in range(int(sys.argv[2])):
         run(watched, drawn(Random(seed)))
     sys.stdout.write("nothing outside\n")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from hilum.receive.compiled import loaded
 from hilum.settings import Settings
+from hilum.store.direct_io import takes_direct_io
 from hilum.supervisor.doctor import Check, examine
 from load_tests.serving import free_ports
 from tests.support.certificates import Authority
@@ -48,3 +52,21 @@ def test_a_sender_is_shown_with_what_is_its_own_and_one_that_is_read_by_nobody_i
     wrong = found(tmp_path, senders={"CR1": {"releases": ["densenet@9"]}}, receive={"port": receive})["releases"]
     assert not wrong.ok
     assert "senders.CR1.releases: densenet@9 has no manifest" in wrong.detail
+
+
+def test_direct_io_that_has_no_effect_is_named(tmp_path: Path) -> None:
+    (receive,) = free_ports(1)
+    assert "direct I/O" not in found(tmp_path, receive={"port": receive})
+    check = found(tmp_path, receive={"port": receive, "direct_io": True, "listener": "pynetdicom"})["direct I/O"]
+    assert not check.ok
+    assert "receive.listener is pynetdicom" in check.detail
+    assert not list(tmp_path.rglob(".direct-io-*"))
+
+
+def test_direct_io_is_said_where_it_works(tmp_path: Path) -> None:
+    if loaded()[0] is None or not takes_direct_io(tmp_path):
+        pytest.skip("not compiled, or a file system without such writes")
+    (receive,) = free_ports(1)
+    check = found(tmp_path, receive={"port": receive, "direct_io": True})["direct I/O"]
+    assert check.ok, check.detail
+    assert check.detail.startswith("large objects go past the page cache")

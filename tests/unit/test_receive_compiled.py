@@ -21,17 +21,22 @@ from hilum.dimse import pdu
 from hilum.receive.compiled import loaded
 from hilum.receive.digests import Digests
 from hilum.receive.streaming.provider import Unread
-from hilum.store.outlet import Outlet
+from hilum.receive.transfer_library import PATH, Library
+from hilum.store.direct_io import takes_direct_io
+from hilum.store.outlet import Outlet, Writing
+from tests.support.page_cache import can_be_dropped, is_in_memory
 from tests.support.peers import missing, require_program
-from tests.support.transfers import drawn, run
+from tests.support.transfers import BLOCK_BYTES, drawn, run
 
 ROOT = Path(__file__).parents[2]
 HEADER = Path("/usr/include/xxhash.h")
 SIZE = 1000
+ALIGNED_BYTES = 4096
 BEGINNING = pdu.beginning(SIZE + 2, 1, 0)
 PDU = BEGINNING + bytes(range(250)) * 4
 
 LIBRARY = loaded()[0]
+SMALL_BLOCKS = LIBRARY and Library(PATH, BLOCK_BYTES)
 has_library = pytest.mark.skipif(LIBRARY is None, reason=f"large objects are received {loaded()[1]}")
 needs_compiler = pytest.mark.skipif(
     not (any(map(shutil.which, ("cc", "gcc", "clang"))) and HEADER.exists()), reason="no C compiler, or no xxhash.h"
@@ -48,21 +53,21 @@ def test_a_machine_with_a_compiler_has_the_library() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_what_comes_arrives_and_what_is_not_ours_is_left(seed):
     for number in range(150):
-        run(LIBRARY, drawn(Random(1000 * seed + number)))
+        run(SMALL_BLOCKS, drawn(Random(1000 * seed + number)))
 
 
 class Pair:
     """A connection with so many bytes to read, and a file; `transfer` takes what it may."""
 
-    def __init__(self, file: int, coming: bytes) -> None:
+    def __init__(self, file: int, coming: bytes, *, direct_io: bool = False) -> None:
         self.ours, self.peer = socket.socketpair()
         self.peer.sendall(coming)
-        self.outlet = Outlet(file, 0, b"", 512, 0, 0)
+        self.outlet = Outlet(file, 0, b"", 0, Writing(0, ALIGNED_BYTES if direct_io else 512, direct_io))
         self.unread = Unread(self.ours.fileno(), bytearray(66 << 10), 0, 0, BEGINNING)
         self.digests = LIBRARY.digests(None, None)
 
     def transfer(self, limit: int = 1 << 30) -> Unread:
-        LIBRARY.transfer(self.unread, SIZE, limit, self.outlet, self.digests)
+        SMALL_BLOCKS.transfer(self.unread, SIZE, limit, self.outlet, self.digests)
         return self.unread
 
     def rest(self) -> bytes:
@@ -99,28 +104,30 @@ def test_a_connection_that_ends_in_a_pdu_is_lost(file):
 
 
 @has_library
-def test_a_full_disk_is_said_and_the_pdu_was_read():
+@pytest.mark.parametrize("direct_io", [False, True])
+def test_a_full_disk_is_said_and_the_pdu_was_read(direct_io):
     """/dev/full refuses every write. The association goes on: it is the object that failed."""
     descriptor = os.open("/dev/full", os.O_WRONLY)
     try:
-        pair = Pair(descriptor, 100 * PDU + pdu.RELEASE)
+        pair = Pair(descriptor, 100 * PDU + pdu.RELEASE, direct_io=direct_io)
         with pytest.raises(OSError, match="No space") as raised:
             pair.transfer()
     finally:
         os.close(descriptor)
     assert raised.value.errno == errno.ENOSPC
     assert pair.outlet.size_bytes == 0
-    waiting = pair.rest()
+    waiting = pair.rest() + pair.ours.recv(1 << 20, socket.MSG_DONTWAIT) if direct_io else pair.rest()
     assert len(waiting) % len(PDU) == len(pdu.RELEASE)
     assert waiting.startswith(PDU)
     assert waiting.endswith(pdu.RELEASE)
 
 
 @has_library
-def test_a_write_that_takes_a_part_is_gone_on_with(file):
+@pytest.mark.parametrize("direct_io", [False, True])
+def test_a_write_that_takes_a_part_is_gone_on_with(file, direct_io):
     """As a nearly full disk does it: here by a limit of the process, which SIGXFSZ, ignored by Python, tells of."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    pair = Pair(file, 50 * PDU + pdu.RELEASE)
+    pair = Pair(file, 50 * PDU + pdu.RELEASE, direct_io=direct_io)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_300, limits[1]))
     try:
         with pytest.raises(OSError, match="too large"):
@@ -129,6 +136,22 @@ def test_a_write_that_takes_a_part_is_gone_on_with(file):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert pair.outlet.size_bytes == 10_300
     assert os.pread(file, 20_000, 0) == (50 * PDU[len(BEGINNING) :])[:10_300]
+
+
+@has_library
+def test_whole_blocks_go_past_the_page_cache(tmp_path):
+    """And what is no whole page, at either end, through it."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(5 * BLOCK_BYTES))
+    if not can_be_dropped(path) or not takes_direct_io(path.parent):
+        pytest.skip("this file system does not write past a page cache")
+    content = 100 * PDU[len(BEGINNING) :]
+    with path.open("w+b") as opened:
+        pair = Pair(opened.fileno(), 100 * PDU + pdu.RELEASE, direct_io=True)
+        pair.transfer()
+        assert pair.outlet.size_bytes == len(content) // ALIGNED_BYTES * ALIGNED_BYTES
+        assert not is_in_memory(path)
+        assert os.pread(opened.fileno(), len(content), 0) + pair.outlet.end == content
 
 
 @has_library
@@ -181,12 +204,14 @@ def said_of(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("enum { INTERFACE = 1 };", "enum { INTERFACE = 2 };", "another version of Hilum"),
+        ("enum { INTERFACE = 2 };", "enum { INTERFACE = 3 };", "another version of Hilum"),
         ("void hilum_transfer(", "void other(", "cannot be loaded"),
         ('__builtin_cpu_supports("avx2")', "0", "cannot be loaded (this processor has no AVX2)"),
         ("transfer->start += BEGINNING;", "", "loses bytes"),
         ("transfer->half = 1 - transfer->half, ", "", "loses bytes"),
         ("end -= bytes, count", "count", "loses bytes"),
+        ("bytes += now, count -= now;", "count -= now;", "loses bytes"),
+        ("block + count - keep, keep);", "block + count, keep);", "loses bytes"),
         ("- digests->position < end)", "- digests->position > end)", "computes wrong digests"),
         ("digests->position += count;", "digests->position += count + 1;", "computes wrong digests"),
     ],

@@ -70,7 +70,7 @@ def decode_for_releases(request: Request) -> Answer | Decoded:
     """The stored values, if one release at least takes the image. Tags are checked first: what no release wants is never decoded."""
     try:
         with telemetry.cpu("decode"):
-            dataset = read_file(request.path)
+            dataset = read_file(request.path, is_read_once=request.is_read_once)
     except NotAnalysable as error:
         return dict.fromkeys(request.input_specs, _not_ready(error))
     not_ready: dict[str, NotReady] = {}

@@ -17,7 +17,7 @@ from hilum.receive.digests import Digests
 from hilum.receive.header import Header
 from hilum.receive.streaming.provider import Unread
 from hilum.receive.transfer_library import CompiledDigests, Library
-from hilum.store.outlet import Outlet
+from hilum.store.outlet import Outlet, Writing
 
 _log = telemetry.logger("receive")
 
@@ -45,7 +45,7 @@ def loaded() -> tuple[Library | None, str]:
     name = transfer_library.PATH.name
     try:
         library = Library(transfer_library.PATH)
-        problem = _problem(library)
+        problem = _problem(library, direct_io=False) or _problem(library, direct_io=True)
     except (OSError, AttributeError) as error:
         problem = f"cannot be loaded ({error})"
     except ValueError as error:
@@ -53,21 +53,21 @@ def loaded() -> tuple[Library | None, str]:
     return (None, f"in Python: {name} {problem}") if problem else (library, f"by compiled code ({name})")
 
 
-def _problem(library: Library) -> str:
+def _problem(library: Library, *, direct_io: bool) -> str:
     """Known bytes beside what Python makes of them."""
     content = bytes(number * 7919 % 251 for number in range(100 * _FRAGMENT_BYTES))
     first, last = content[:_FRAGMENT_BYTES], content[-_FRAGMENT_BYTES:]
     expected, found = Digests(1234, 90_000), library.digests(1234, 90_000)
     expected.update(content)
     found.update(first)
-    written = _transferred(library, found, first, content[_FRAGMENT_BYTES:-_FRAGMENT_BYTES])
+    written = _transferred(library, found, first, content[_FRAGMENT_BYTES:-_FRAGMENT_BYTES], direct_io=direct_io)
     found.update(last)
     if written != content[:-_FRAGMENT_BYTES]:
         return "loses bytes"
     return "" if found.hexdigests() == expected.hexdigests() else "computes wrong digests"
 
 
-def _transferred(library: Library, digests: CompiledDigests, first: bytes, rest: bytes) -> bytes:
+def _transferred(library: Library, digests: CompiledDigests, first: bytes, rest: bytes, *, direct_io: bool) -> bytes:
     """What is written of the rest behind the first, when it comes as PDUs over a socket."""
     ours, peer = socket.socketpair()
     with open(os.memfd_create("hilum"), "w+b", buffering=0) as file, ours, peer:  # noqa: PTH123 - a descriptor
@@ -75,7 +75,7 @@ def _transferred(library: Library, digests: CompiledDigests, first: bytes, rest:
         starts = range(0, len(rest), _FRAGMENT_BYTES)
         peer.sendall(b"".join(_BEGINNING + rest[start : start + _FRAGMENT_BYTES] for start in starts) + b"something else")
         unread = Unread(ours.fileno(), bytearray(_BUFFER_BYTES), 0, 0, _BEGINNING)
-        outlet = Outlet(file.fileno(), len(first), b"", _ALIGNED_BYTES, 0, 0)
+        outlet = Outlet(file.fileno(), len(first), b"", 0, Writing(0, _ALIGNED_BYTES, direct_io))
         library.transfer(unread, _FRAGMENT_BYTES, len(rest), outlet, digests)
         if unread.problem is not None:
             raise unread.problem

@@ -18,7 +18,7 @@ from hilum.store.ledger import Ledger
 def open_inbox(settings: Settings, process: str) -> Archive:
     """The archive for a process that takes objects."""
     receive = settings.receive
-    return Archive(settings.archive_dir, process, receive.write_out_bytes, name_sync=receive.name_sync)
+    return Archive(settings.archive_dir, process, receive.write_out_bytes, name_sync=receive.name_sync, direct_io=receive.direct_io)
 
 
 @contextlib.contextmanager

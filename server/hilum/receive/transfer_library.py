@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import os
 import threading
 from pathlib import Path
@@ -12,11 +13,13 @@ from hilum.receive.streaming.provider import Unread
 from hilum.store.outlet import Outlet
 
 PATH: Final = Path(__file__).with_name("transfer.so")
-_INTERFACE: Final = 1
+_INTERFACE: Final = 2
 _DIGEST_BYTES: Final = 16
 _PEER_HAS_CLOSED: Final = -1
 _BEGINNING_BYTES: Final = 12
 _LARGE_BYTES: Final = 1 << 20
+_BLOCK_BYTES: Final = 1 << 20
+"""Of direct I/O: half as much takes half as much CPU again, and every association that receives needs one."""
 
 
 class _Transfer(ctypes.Structure):
@@ -35,20 +38,28 @@ class _Transfer(ctypes.Structure):
         ("written_out", ctypes.c_int64),
         ("write_out", ctypes.c_int64),
         ("aligned", ctypes.c_int64),
+        ("block", ctypes.c_void_p),
+        ("block_bytes", ctypes.c_int64),
+        ("in_block", ctypes.c_int64),
         ("digests", ctypes.c_void_p),
         ("taken", ctypes.c_int64),
         ("socket", ctypes.c_int32),
         ("file", ctypes.c_int32),
         ("socket_problem", ctypes.c_int32),
         ("file_problem", ctypes.c_int32),
+        ("is_direct", ctypes.c_int32),
+        ("is_refused", ctypes.c_int32),
     )
 
 
 class Library:
     """For any number of threads."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises OSError or AttributeError where it is none, ValueError where it is one of another version of Hilum."""
+    def __init__(self, path: Path, block_bytes: int = _BLOCK_BYTES) -> None:
+        """`block_bytes`: whole pages, of direct I/O.
+
+        Raises OSError or AttributeError where it is none, ValueError where it is one of another version of Hilum.
+        """
         # The one gives the interpreter away meanwhile, the other does not: to get it back takes longer than to hash a few kilobytes.
         free, quick = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
         if (interface := quick.hilum_transfer_interface()) != _INTERFACE:
@@ -63,6 +74,8 @@ class Library:
         self._end.argtypes, self._end.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p), None
         self._digests_bytes = int(quick.hilum_digests_bytes())
         self._own = threading.local()
+        self._block_bytes = block_bytes
+        self._blocks: list[ctypes.Array[ctypes.c_char]] = []
 
     def digests(self, pixels_start: int | None, pixels_end: int | None) -> CompiledDigests:
         """Of a data set whose Pixel Data lies there; without an end it goes on to the end of the data set."""
@@ -95,9 +108,11 @@ class Library:
         """
         if len(unread.beginning) != _BEGINNING_BYTES:
             raise ValueError(f"{len(unread.beginning)} bytes are not the beginning of a P-DATA-TF PDU of one value")
-        held = self._held(2 * outlet.aligned_bytes)
+        writing = outlet.writing
+        held = self._held(2 * writing.aligned_bytes)
         ctypes.memmove(held, outlet.end, len(outlet.end))
         buffer = ctypes.c_char.from_buffer(unread.buffer)
+        block = self._block() if writing.direct_io else None
         said = _Transfer(
             buffer=ctypes.addressof(buffer),
             capacity=len(unread.buffer),
@@ -110,13 +125,17 @@ class Library:
             held_bytes=len(outlet.end),
             size=outlet.size_bytes,
             written_out=outlet.written_out,
-            write_out=outlet.write_out_bytes,
-            aligned=outlet.aligned_bytes,
+            write_out=writing.write_out_bytes,
+            aligned=writing.aligned_bytes,
+            block=block and ctypes.addressof(block),
+            block_bytes=self._block_bytes,
             digests=digests.address,
             socket=unread.descriptor,
             file=outlet.descriptor,
         )
         self._transfer(ctypes.byref(said))
+        if block is not None:
+            self._blocks.append(block)
         unread.start, unread.end = said.start, said.end
         outlet.size_bytes, outlet.written_out = said.size, said.written_out
         outlet.end = ctypes.string_at(said.held + said.half * said.aligned, said.held_bytes)
@@ -124,6 +143,13 @@ class Library:
         unread.problem = _error(said.socket_problem)
         if (problem := _error(said.file_problem)) is not None:
             raise problem
+
+    def _block(self) -> ctypes.Array[ctypes.c_char]:
+        """Pages that nobody uses now: those that were used last, which may still be in a cache of the processor."""
+        try:
+            return self._blocks.pop()
+        except IndexError:
+            return (ctypes.c_char * self._block_bytes).from_buffer(mmap.mmap(-1, self._block_bytes))
 
     def _held(self, count: int) -> ctypes.Array[ctypes.c_char]:
         """One for each thread: what an object leaves there is copied out when the call is over."""

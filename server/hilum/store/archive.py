@@ -23,7 +23,7 @@ from typing import BinaryIO, Self
 
 from hilum.store.directory_sync import make_durable_folder, sync_file_system, sync_folder
 from hilum.store.naming import NameSync, Naming, naming_of
-from hilum.store.outlet import Outlet
+from hilum.store.outlet import Outlet, Writing
 from hilum.store.pieces import Pieces, behind, without_end
 from hilum.store.write_out import start_write_out
 
@@ -57,7 +57,8 @@ class Archive:
     """The files below `root`. `process` names the folder of objects that this process receives; readers need none.
 
     `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at its end. `aligned_bytes`: all writes
-    of an object but the first and the last end at multiples of it. `name_sync`: see naming.py.
+    of an object but the first and the last end at multiples of it. `name_sync`: see naming.py. `direct_io`: what is lent (`Incoming.lent`)
+    may be written past the page cache.
     """
 
     def __init__(
@@ -67,13 +68,16 @@ class Archive:
         write_out_bytes: int = 0,
         aligned_bytes: int = ALIGNED_BYTES,
         name_sync: NameSync = "auto",
+        *,
+        direct_io: bool = False,
     ) -> None:
         if Path(process).name != process:
             raise ValueError(f"{process!r} cannot name a folder")
         self.root = root
         self.process = process
         self._inbox = root / _UNINDEXED / process
-        self._write_out_bytes, self._aligned_bytes, self._name_sync = write_out_bytes, aligned_bytes, name_sync
+        self._writing = Writing(write_out_bytes, aligned_bytes, direct_io)
+        self._name_sync = name_sync
         self._naming: Naming | None = None  # of the inbox, once it is there
         self._creation = threading.Lock()
 
@@ -88,7 +92,7 @@ class Archive:
             return self._incoming(self._make_inbox())
 
     def _incoming(self, naming: Naming) -> Incoming:
-        return Incoming(self._inbox, naming, self._write_out_bytes, self._aligned_bytes)
+        return Incoming(self._inbox, naming, self._writing)
 
     def _make_inbox(self) -> Naming:
         with self._creation:
@@ -258,14 +262,14 @@ class Archive:
 class Incoming:
     """One object being received. Left without `commit`, as by an exception, it leaves nothing behind."""
 
-    def __init__(self, folder: Path, naming: Naming, write_out_bytes: int, aligned_bytes: int) -> None:
+    def __init__(self, folder: Path, naming: Naming, writing: Writing) -> None:
         name = f"{folder}/{new_name(time.time())}"
         self._part, self._complete = f"{name}{_PART}", f"{name}{_COMPLETE}"
         self._naming = naming
-        self._write_out_bytes, self._written_out = write_out_bytes, 0
+        self._writing, self._written_out = writing, 0
         self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         self._is_committed = False
-        self._aligned_bytes, self._end = aligned_bytes, b""  # the end comes next
+        self._end = b""  # comes next
         self.size_bytes = 0
         self.modified_at = 0.0
 
@@ -275,14 +279,14 @@ class Incoming:
         if self.size_bytes:
             ready = (self._end, *pieces)
             come = sum(map(len, ready))
-            ready, self._end = without_end(ready, min(come, (self.size_bytes + come) % self._aligned_bytes))
+            ready, self._end = without_end(ready, min(come, (self.size_bytes + come) % self._writing.aligned_bytes))
         self._write_all(ready)
         self._write_out()
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[Outlet]:
         """Behind the first write: somebody writes by himself."""
-        outlet = Outlet(self._fd, self.size_bytes, self._end, self._aligned_bytes, self._written_out, self._write_out_bytes)
+        outlet = Outlet(self._fd, self.size_bytes, self._end, self._written_out, self._writing)
         try:
             yield outlet
         finally:
@@ -301,7 +305,7 @@ class Incoming:
         self.size_bytes += count
 
     def _write_out(self) -> None:
-        if self._write_out_bytes and (count := self.size_bytes - self._written_out) >= self._write_out_bytes:
+        if (least := self._writing.write_out_bytes) and (count := self.size_bytes - self._written_out) >= least:
             start_write_out(self._fd, self._written_out, count)
             self._written_out = self.size_bytes
 

@@ -5,17 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How an object is written: so that each write but the first and the last ends at a multiple of `aligned_bytes`.
+
+    After `write_out_bytes` more the disk is asked to begin with them; 0: never. `direct_io`: large parts may go to the disk past the page
+    cache (O_DIRECT of open(2)), as far as file system and offset allow.
+    """
+
+    write_out_bytes: int
+    aligned_bytes: int
+    direct_io: bool = False
+
+
 @dataclass(slots=True)
 class Outlet:
     """The file has `size_bytes`, of which the disk was asked to begin with `written_out`; `end` comes next.
 
-    A write ends at a multiple of `aligned_bytes`, and what is behind that is the new `end`. After `write_out_bytes` more the disk is
-    asked again; 0: never.
+    What is behind the last multiple of `writing.aligned_bytes` is the new `end`.
     """
 
     descriptor: int
     size_bytes: int
     end: bytes
-    aligned_bytes: int
     written_out: int
-    write_out_bytes: int
+    writing: Writing

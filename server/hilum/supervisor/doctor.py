@@ -17,6 +17,7 @@ from hilum.models.build import is_built
 from hilum.receive import compiled as receiving
 from hilum.receive.tls import ServerTls
 from hilum.settings import Destination, Receive, Sender, Settings, Watch
+from hilum.store.direct_io import takes_direct_io
 from hilum.store.migrate import current_revision, expected_revision
 from hilum.store.naming import naming_of
 from hilum.store.rollouts import CannotRollOut, Rollouts
@@ -75,6 +76,21 @@ def _state_folder(settings: Settings) -> Iterator[Check]:
     syncs = naming_of(settings.archive_dir, settings.receive.name_sync).syncs
     detail = f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {syncs} sync{'s'[: syncs > 1]} a received object"
     yield Check("disk", free > reserve, detail, "C-STORE is refused with 0xA700: free space, or lower receive.reserve_bytes.")
+    if settings.receive.direct_io:
+        yield _direct_io(settings, existing)
+
+
+def _direct_io(settings: Settings, existing: Path) -> Check:
+    """What keeps large objects in the page cache although the settings want them past it; nothing is lost, and nothing is won."""
+    archive = settings.archive_dir if settings.archive_dir.exists() else existing
+    without = {
+        "receive.listener is pynetdicom": settings.receive.listener == "pynetdicom",
+        f"large objects are received {receiving.loaded()[1]}": receiving.loaded()[0] is None,
+        f"the file system of {archive} has no such writes": not takes_direct_io(archive),
+    }
+    found = [why for why, is_so in without.items() if is_so]
+    advice = "Large objects go through the page cache as without receive.direct_io: change that, or leave the setting out."
+    return Check("direct I/O", not found, "; ".join(found) or "large objects go past the page cache, but for those over TLS", advice)
 
 
 def _ledger(settings: Settings) -> Check:

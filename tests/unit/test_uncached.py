@@ -1,0 +1,111 @@
+"""Files that are in no cache are read past it: the same bytes, in memory that is used again and never under somebody's view."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydicom.dataset import Dataset
+from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRBigEndian, ExplicitVRLittleEndian, RLELossless
+
+from hilum.store.direct_io import takes_direct_io
+from hilum_preprocessing import decode, read_file
+from hilum_preprocessing.uncached import read_uncached
+from tests.support.encoders import encoded
+from tests.support.page_cache import can_be_dropped, is_in_memory
+from tests.support.radiograph import radiograph, under
+from tests.unit.test_preprocessing_files import saved
+
+MIB = 1 << 20
+# Whose header is read from the file itself, through the page cache.
+READ_BY_PYDICOM = {ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian}
+
+
+def dropped(path: Path) -> Path:
+    """The same file, on the disk alone."""
+    if not can_be_dropped(path) or not takes_direct_io(path.parent):
+        pytest.skip("this file system keeps its files in memory, or reads through it alone")
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return path
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return dropped(path)
+
+
+def read(path: Path) -> memoryview | None:
+    with path.open("rb") as file:
+        return read_uncached(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+
+
+def both(path: Path) -> tuple[Path, Dataset]:
+    """A file on the disk alone, and a copy of it as it is mapped: of what is mapped no page leaves the memory."""
+    copy = Path(shutil.copyfile(path, path.with_name("copy.dcm")))
+    return dropped(path), read_file(copy)
+
+
+@pytest.mark.parametrize("size", [MIB, MIB + 1, 2 * MIB + 4095, 3 * MIB + 4096])
+def test_all_bytes_are_read_and_none_stays_in_memory(tmp_path, size):
+    content = os.urandom(size)
+    path = written(tmp_path / "file", content)
+    assert read(path) == content
+    assert not is_in_memory(path)
+
+
+def test_what_is_small_or_in_memory_is_left_to_the_mapping(tmp_path):
+    assert read(written(tmp_path / "small", os.urandom(MIB - 1))) is None
+    path = written(tmp_path / "file", os.urandom(MIB))
+    path.read_bytes()
+    assert read(path) is None
+
+
+def test_a_file_that_became_shorter_is_left_to_the_mapping(tmp_path):
+    path = written(tmp_path / "file", os.urandom(2 * MIB))
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    os.truncate(path, MIB)
+    assert read_uncached(path, mapped) is None
+    path.unlink()
+    assert read_uncached(path, mapped) is None
+
+
+def test_memory_is_used_again_and_never_below_a_view(tmp_path):
+    first, second = os.urandom(MIB), os.urandom(MIB)
+    one = read(written(tmp_path / "one", first))
+    part = np.frombuffer(one, np.uint8)[10:20]
+    address = np.frombuffer(one, np.uint8).ctypes.data
+    del one
+    two = read(written(tmp_path / "two", second))
+    assert bytes(part) == first[10:20], "an array of the first file lives"
+    assert two == second
+    del part, two
+    three = read(written(tmp_path / "three", first))
+    assert np.frombuffer(three, np.uint8).ctypes.data != address, "the second file's memory is the thread's now"
+    last = np.frombuffer(three, np.uint8).ctypes.data
+    del three
+    assert np.frombuffer(read(written(tmp_path / "four", second)), np.uint8).ctypes.data == last
+
+
+@pytest.mark.parametrize("uid", [ExplicitVRLittleEndian, ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian, RLELossless])
+def test_a_data_set_is_the_same(tmp_path, uid):
+    pixels = np.random.default_rng(1).integers(0, 4096, (900, 800), np.uint16)
+    dataset = encoded(pixels, uid, 12) if uid == RLELossless else radiograph(pixels, bits_stored=12)
+    path, mapped = both(saved(tmp_path / "image.dcm", dataset, None if uid == RLELossless else uid))
+    found = read_file(path, is_read_once=True)
+    assert not is_in_memory(path) or uid in READ_BY_PYDICOM
+    assert found == mapped
+    assert np.array_equal(decode(found).array, pixels)
+
+
+def test_a_header_longer_than_what_is_looked_at_is_read(tmp_path):
+    """It is pydicom's, which reads the file as it is."""
+    dataset = radiograph(np.zeros((800, 800), np.uint16))
+    dataset.add_new(0x00091010, "UN", os.urandom(MIB))
+    path, mapped = both(saved(tmp_path / "image.dcm", under(dataset, ExplicitVRLittleEndian)))
+    assert read_file(path, is_read_once=True) == mapped
