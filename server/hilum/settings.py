@@ -274,8 +274,8 @@ class Analyse(_Section):
     )
     reads_once: bool = Field(
         default=True,
-        description="Read a file that is not in memory past the page cache, and give the memory that holds one back to the system once it is "
-        "decoded; false: where releases are read at different times and the archive's disk is slow.",
+        description="Read a file that is not in memory past the page cache, and give the memory that holds one back to the system once it "
+        "is decoded; false: where releases are read at different times and the archive's disk is slow.",
     )
     decode_seconds: float = Field(60.0, gt=0, le=100, description="Limit for one image; a decode process that takes longer is ended.")
     batches_in_flight: int = Field(2, ge=1, le=16, description="Batches on their way to each Triton at once, for each release.")
