@@ -75,6 +75,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     add("--full", type=int, default=400, help="studies as fast as Hilum takes them; 0: none (%(default)s)")
     add("--outstanding", type=int, default=40, help="of those, on their way at once (%(default)s)")
     add("--idle", type=float, default=20.0, help="how long Hilum is left alone, seconds (%(default)s)")
+    add("--direct-io", action="store_true", help="with receive.direct_io")
     add("--result", type=Path, default=RESULT, help="(%(default)s)")
     return parser.parse_args(words)
 
@@ -85,7 +86,7 @@ def measure(options: argparse.Namespace) -> Measured:
     count_engine(built)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hilum-cpu-", ignore_cleanup_errors=True))
-        street = stack.enter_context(Street(Path(folder), built))
+        street = stack.enter_context(Street(Path(folder), built, direct_io=options.direct_io))
         accountant = stack.enter_context(Accountant(street.pid))
         studies = {size.name: studies_of(size) for size in SIZES}
         for of_size in studies.values():

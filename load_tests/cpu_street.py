@@ -36,12 +36,13 @@ Counted = dict[str, dict[str, float]]
 class Street:
     """A context manager; ready to receive inside."""
 
-    def __init__(self, folder: Path, built: Built) -> None:
+    def __init__(self, folder: Path, built: Built, *, direct_io: bool = False) -> None:
         port = free_ports(1)[0]
         self._receiver = Receiver(port)
         models = {"manifests": str(built.manifests_dir), "built": str(built.built_dir), "releases": [built.release.id]}
         pacs = {"kind": "dicom", "port": port, "ae_title": AE_TITLE, "accept_untrained": True, "idle_release_seconds": _RELEASE_SECONDS}
-        self._hilum = Hilum(folder, {"loadtest": pacs}, studies={"quiet_seconds": _QUIET_SECONDS}, log={"level": "warning"}, models=models)
+        sections = {"studies": {"quiet_seconds": _QUIET_SECONDS}, "log": {"level": "warning"}, "models": models}
+        self._hilum = Hilum(folder, {"loadtest": pacs}, **sections, receive={"direct_io": direct_io})
 
     @property
     def pid(self) -> int:
