@@ -41,8 +41,8 @@ class Street:
         self._receiver = Receiver(port)
         models = {"manifests": str(built.manifests_dir), "built": str(built.built_dir), "releases": [built.release.id]}
         pacs = {"kind": "dicom", "port": port, "ae_title": AE_TITLE, "accept_untrained": True, "idle_release_seconds": _RELEASE_SECONDS}
-        sections = {"studies": {"quiet_seconds": _QUIET_SECONDS}, "log": {"level": "warning"}, "models": models}
-        self._hilum = Hilum(folder, {"loadtest": pacs}, **sections, receive={"direct_io": direct_io})
+        studies, log, receive = {"quiet_seconds": _QUIET_SECONDS}, {"level": "warning"}, {"direct_io": direct_io}
+        self._hilum = Hilum(folder, {"loadtest": pacs}, studies=studies, log=log, models=models, receive=receive)
 
     @property
     def pid(self) -> int:
