@@ -74,7 +74,7 @@ class Street:
         time.sleep(0.5)  # the last rows are being committed
 
     def offering(self, mix_folder: Path) -> phases.Offering:
-        """A sender that waits for permits, for `press`."""
+        """A sender that waits for permits."""
         return phases.Offering(Peer("HILUM", "127.0.0.1", self._hilum.dicom_port), mix_folder, self._receiver, _ASSOCIATIONS)
 
     def settle(self) -> None:

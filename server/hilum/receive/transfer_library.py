@@ -19,7 +19,7 @@ _PEER_HAS_CLOSED: Final = -1
 _BEGINNING_BYTES: Final = 12
 _LARGE_BYTES: Final = 1 << 20
 _BLOCK_BYTES: Final = 1 << 20
-"""Of direct I/O: half as much takes half as much CPU again, and every association that receives needs one."""
+"""Of direct I/O: a quarter of it takes twice the CPU, and every association that receives needs one."""
 
 
 class _Transfer(ctypes.Structure):
