@@ -72,7 +72,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     add("--studies", type=int, default=50, help="studies of two images of each size (%(default)s)")
     add("--rate", type=float, default=1.5, help="studies a second (%(default)s)")
     add("--busy-rate", type=float, default=8.0, help="studies a second, once more: stages share their work; 0: not at all (%(default)s)")
-    add("--full", type=int, default=400, help="studies as fast as Hilum takes them; 0: none (%(default)s)")
+    add("--flat-out", type=int, default=400, help="studies as fast as Hilum takes them; 0: none (%(default)s)")
     add("--outstanding", type=int, default=40, help="of those, on their way at once (%(default)s)")
     add("--idle", type=float, default=20.0, help="how long Hilum is left alone, seconds (%(default)s)")
     add("--direct-io", action="store_true", help="with receive.direct_io")
@@ -99,19 +99,19 @@ def measure(options: argparse.Namespace) -> Measured:
             for name, of_size in studies.items() if rate else ():
                 say(f"{options.studies} studies of two images of {name}, {rate:g} a second")
                 loads[name + at] = street.watched(accountant, partial(street.send, of_size, options.studies, rate), 2 * options.studies)
-        for name, of_size in studies.items() if options.full else ():
-            loads[f"{name} flat out"] = full_load(street, accountant, of_size, options)
+        for name, of_size in studies.items() if options.flat_out else ():
+            loads[f"{name} flat out"] = flat_out(street, accountant, of_size, options)
     return Measured(idle, {name: rows(load, idle) for name, load in loads.items()}, loads, built.release.id)
 
 
-def full_load(street: Street, accountant: Accountant, of_size: Sequence[Sequence[Dataset]], options: argparse.Namespace) -> Window:
+def flat_out(street: Street, accountant: Accountant, of_size: Sequence[Sequence[Dataset]], options: argparse.Namespace) -> Window:
     """As many studies as Hilum takes; a few before them, so that its sender's associations are there."""
-    say(f"{options.full} studies of two images, {options.outstanding} on their way at once")
+    say(f"{options.flat_out} studies of two images, {options.outstanding} on their way at once")
     with tempfile.TemporaryDirectory(prefix="hilum-cpu-", ignore_cleanup_errors=True) as folder:
         Mix((Part(1.0, CALLING_AE_TITLE, tuple(tuple(map(encode, study)) for study in of_size)),)).save(Path(folder))
         with street.offering(Path(folder)) as offering:
             phases.warm_up(offering, 4)
-            return street.watched(accountant, partial(offering.send, options.full, options.outstanding), 2 * options.full)
+            return street.watched(accountant, partial(offering.send, options.flat_out, options.outstanding), 2 * options.flat_out)
 
 
 def studies_of(size: Size) -> list[list[Dataset]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -82,16 +82,17 @@ class Offering:
     def send(self, studies: int, outstanding: int) -> None:
         """So many in all, of which `outstanding` are on their way at once, until all are reported. Raises RunBroken."""
         end = self._permitted + studies
-        deadline = time.monotonic() + _STALL_SECONDS
-        while self._permitted < end:
-            self.keep(min(outstanding, end - self.reported()))
-            _pause(deadline)
-        self.drain()
+        self._wait_for(end, lambda: self.keep(min(outstanding, end - self.reported())))
 
     def drain(self) -> None:
         """Until all are reported. Raises RunBroken."""
+        self._wait_for(self._permitted, lambda: None)
+
+    def _wait_for(self, reports: int, meanwhile: Callable[[], None]) -> None:
+        """Until so many have come; raises RunBroken when none comes for a long time."""
         count, deadline = self.reported(), time.monotonic() + _STALL_SECONDS
-        while self.reported() < self._permitted:
+        while self.reported() < reports:
+            meanwhile()
             if self.reported() > count:
                 count, deadline = self.reported(), time.monotonic() + _STALL_SECONDS
             _pause(deadline)

@@ -18,21 +18,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LEAST_BYTES: Final = 1 << 20  # what is smaller costs nearly the same either way
-# The buffer that a thread keeps for its next file; a larger one is given back at once.
-_KEPT_BYTES: Final = 64 << 20
+# A thread keeps as much for its next file. Files may be much larger, and nobody has looked yet whether a word of the header is true.
+_MOST_BYTES: Final = 64 << 20
 _PAGE_BYTES: Final = mmap.PAGESIZE
 _O_DIRECT: Final = getattr(os, "O_DIRECT", 0)  # Linux
 _mincore = getattr(ctypes.CDLL(None), "mincore", None)
 _OWN = threading.local()
+_REFERENCES: Final = 3  # to a buffer that nobody uses: the thread's, that of `_buffer`, and of the call that counts them
 
 
 def read_uncached(path: Path | str, mapped: mmap.mmap) -> memoryview | None:
     """All bytes of the file that is mapped, in writable memory that nothing else uses while the view lives.
 
-    None where it is better read from the mapping: it is small, or in memory, or on a file system that has no other way.
+    None where it is better read from the mapping: it is small or very large, or in memory, or on a file system that has no other way.
     """
     size = len(mapped)
-    if not _O_DIRECT or size < _LEAST_BYTES or _is_cached(mapped, size // 2):
+    if not _O_DIRECT or not _LEAST_BYTES <= size <= _MOST_BYTES or _is_cached(mapped, size // 2):
         return None
     try:
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _O_DIRECT)
@@ -69,10 +70,5 @@ def _buffer(size: int) -> NDArray[np.uint8]:
     kept: NDArray[np.uint8] | None = getattr(_OWN, "buffer", None)
     if kept is not None and kept.size >= size and sys.getrefcount(kept) == _REFERENCES:
         return kept
-    made = np.frombuffer(mmap.mmap(-1, -(-size // _PAGE_BYTES) * _PAGE_BYTES), np.uint8)
-    if size <= _KEPT_BYTES:
-        _OWN.buffer = made
+    _OWN.buffer = made = np.frombuffer(mmap.mmap(-1, -(-size // _PAGE_BYTES) * _PAGE_BYTES), np.uint8)
     return made
-
-
-_REFERENCES: Final = 3  # of the thread, of `kept`, and of the call that counts

@@ -45,7 +45,7 @@ def in_places(listener: ListenerProcess) -> list[Path]:
 
 
 @pytest.mark.parametrize("pdu_bytes", [4096, 16 << 10, 128 << 10])
-def test_large_objects_arrive_bit_for_bit_and_stay_in_no_memory(listener: ListenerProcess, tmp_path: Path, pdu_bytes: int) -> None:
+def test_large_objects_arrive_bit_for_bit(listener: ListenerProcess, tmp_path: Path, pdu_bytes: int) -> None:
     program = require_program("storescu", "dcmtk")
     files = [save(make_instance(number, rows=SIDE, columns=SIDE), tmp_path / f"{number}.dcm") for number in range(4)]
 

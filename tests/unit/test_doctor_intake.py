@@ -63,6 +63,15 @@ def test_direct_io_that_has_no_effect_is_named(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob(".direct-io-*"))
 
 
+def test_an_archive_that_cannot_be_asked_about_direct_io_is_a_problem_and_no_traceback(tmp_path: Path) -> None:
+    (receive,) = free_ports(1)
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/archive").write_bytes(b"a file, where a folder should be")
+    check = found(tmp_path, receive={"port": receive, "direct_io": True})["direct I/O"]
+    assert not check.ok
+    assert check.detail.endswith("archive: Not a directory")
+
+
 def test_direct_io_is_said_where_it_works(tmp_path: Path) -> None:
     if loaded()[0] is None or not takes_direct_io(tmp_path):
         pytest.skip("not compiled, or a file system without such writes")

@@ -65,6 +65,14 @@ def test_what_is_small_or_in_memory_is_left_to_the_mapping(tmp_path):
     assert read(path) is None
 
 
+def test_what_is_very_large_takes_no_memory(tmp_path):
+    """The header may refuse it: nothing of its size is allocated before."""
+    path = tmp_path / "large"
+    path.write_bytes(b"beginning")
+    os.truncate(path, (64 << 20) + 1)
+    assert read(dropped(path)) is None
+
+
 def test_a_file_that_became_shorter_is_left_to_the_mapping(tmp_path):
     path = written(tmp_path / "file", os.urandom(2 * MIB))
     with path.open("rb") as file:

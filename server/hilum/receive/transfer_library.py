@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -108,34 +110,13 @@ class Library:
         """
         if len(unread.beginning) != _BEGINNING_BYTES:
             raise ValueError(f"{len(unread.beginning)} bytes are not the beginning of a P-DATA-TF PDU of one value")
-        writing = outlet.writing
-        held = self._held(2 * writing.aligned_bytes)
+        held = self._held(2 * outlet.writing.aligned_bytes)
         ctypes.memmove(held, outlet.end, len(outlet.end))
-        buffer = ctypes.c_char.from_buffer(unread.buffer)
-        block = self._block() if writing.direct_io else None
-        said = _Transfer(
-            buffer=ctypes.addressof(buffer),
-            capacity=len(unread.buffer),
-            start=unread.start,
-            end=unread.end,
-            beginning=unread.beginning,
-            fragment=fragment_bytes,
-            limit=limit,
-            held=ctypes.addressof(held),
-            held_bytes=len(outlet.end),
-            size=outlet.size_bytes,
-            written_out=outlet.written_out,
-            write_out=writing.write_out_bytes,
-            aligned=writing.aligned_bytes,
-            block=block and ctypes.addressof(block),
-            block_bytes=self._block_bytes,
-            digests=digests.address,
-            socket=unread.descriptor,
-            file=outlet.descriptor,
-        )
-        self._transfer(ctypes.byref(said))
-        if block is not None:
-            self._blocks.append(block)
+        buffer = ctypes.c_char.from_buffer(unread.buffer)  # as long as it lives, nobody changes the buffer's size
+        said = _said(ctypes.addressof(buffer), unread, outlet, digests)
+        said.fragment, said.limit, said.held = fragment_bytes, limit, ctypes.addressof(held)
+        with self._block(said) if outlet.writing.direct_io else contextlib.nullcontext():
+            self._transfer(ctypes.byref(said))
         unread.start, unread.end = said.start, said.end
         outlet.size_bytes, outlet.written_out = said.size, said.written_out
         outlet.end = ctypes.string_at(said.held + said.half * said.aligned, said.held_bytes)
@@ -144,12 +125,16 @@ class Library:
         if (problem := _error(said.file_problem)) is not None:
             raise problem
 
-    def _block(self) -> ctypes.Array[ctypes.c_char]:
-        """Pages that nobody uses now: those that were used last, which may still be in a cache of the processor."""
+    @contextlib.contextmanager
+    def _block(self, said: _Transfer) -> Iterator[None]:
+        """Pages that nobody else uses: those that were used last, which may still be in a cache of the processor."""
         try:
-            return self._blocks.pop()
+            block = self._blocks.pop()  # not looked at before: another thread may be faster
         except IndexError:
-            return (ctypes.c_char * self._block_bytes).from_buffer(mmap.mmap(-1, self._block_bytes))
+            block = (ctypes.c_char * self._block_bytes).from_buffer(mmap.mmap(-1, self._block_bytes))
+        said.block, said.block_bytes = ctypes.addressof(block), self._block_bytes
+        yield
+        self._blocks.append(block)
 
     def _held(self, count: int) -> ctypes.Array[ctypes.c_char]:
         """One for each thread: what an object leaves there is copied out when the call is over."""
@@ -175,6 +160,25 @@ class CompiledDigests:
     def hexdigests(self) -> tuple[str, str]:
         """Of the data set, and of its Pixel Data."""
         return self.library.end(self.address)
+
+
+def _said(buffer: int, unread: Unread, outlet: Outlet, digests: CompiledDigests) -> _Transfer:
+    """What C reads of the connection, whose buffer lies at that address, of the file and of the digests."""
+    return _Transfer(
+        buffer=buffer,
+        capacity=len(unread.buffer),
+        start=unread.start,
+        end=unread.end,
+        beginning=unread.beginning,
+        held_bytes=len(outlet.end),
+        size=outlet.size_bytes,
+        written_out=outlet.written_out,
+        write_out=outlet.writing.write_out_bytes,
+        aligned=outlet.writing.aligned_bytes,
+        digests=digests.address,
+        socket=unread.descriptor,
+        file=outlet.descriptor,
+    )
 
 
 def _error(number: int) -> OSError | None:

@@ -83,10 +83,14 @@ def _state_folder(settings: Settings) -> Iterator[Check]:
 def _direct_io(settings: Settings, existing: Path) -> Check:
     """What keeps large objects in the page cache although the settings want them past it; nothing is lost, and nothing is won."""
     archive = settings.archive_dir if settings.archive_dir.exists() else existing
+    try:
+        is_taken = takes_direct_io(archive)
+    except OSError as error:
+        return Check("direct I/O", ok=False, detail=f"{archive}: {error.strerror}", advice="Make it a folder that this user may write to.")
     without = {
         "receive.listener is pynetdicom": settings.receive.listener == "pynetdicom",
         f"large objects are received {receiving.loaded()[1]}": receiving.loaded()[0] is None,
-        f"the file system of {archive} has no such writes": not takes_direct_io(archive),
+        f"the file system of {archive} has no such writes": not is_taken,
     }
     found = [why for why, is_so in without.items() if is_so]
     advice = "Large objects go through the page cache as without receive.direct_io: change that, or leave the setting out."
