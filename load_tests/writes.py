@@ -24,7 +24,7 @@ from typing import Final
 
 from hilum.analyse.page_cache import drop_pages
 from hilum.store.archive import ALIGNED_BYTES, Archive
-from hilum_preprocessing.uncached import read_uncached
+from hilum_preprocessing.uncached import uncached
 from load_tests.measure import Goal, circumstances
 from load_tests.serving import REPOSITORY
 
@@ -117,8 +117,8 @@ def _read(file: Path) -> None:
 
 def _read_past_cache(file: Path) -> None:
     """The same."""
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY) as mapped:
-        found = read_uncached(file, mapped)
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY) as mapped, uncached(file, mapped) as direct:
+        found = None if direct is None else direct.first(direct.size)
         if found is None:
             raise SystemExit(f"the file system of {file.parent} does not read past its page cache: name another --folder")
         assert len(found[::_PAGE_BYTES]) == -(-len(_OBJECT) // _PAGE_BYTES)

@@ -6,6 +6,7 @@ import io
 import mmap
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +23,7 @@ from hilum_preprocessing.elements import MALFORMED, required
 from hilum_preprocessing.encapsulation import end_of_items
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.plain_header import PIXELS, read_plain_header
-from hilum_preprocessing.uncached import read_uncached
+from hilum_preprocessing.uncached import Uncached, uncached
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 << 20
 """What a deflated data set may inflate to: 1000 times its own length is possible, and it does not say so."""
@@ -34,17 +35,25 @@ _IMPLICIT: Final = "HHI"  # PS3.5 7.1.3
 _PREFIX_BYTES: Final = 132
 _HEAD_BYTES: Final = 256 << 10  # a header that is longer is for pydicom
 _GROUP_LENGTH_BYTES: Final = 12
+_LONGEST_PIXEL_HEAD: Final = struct.calcsize(f"<{_EXPLICIT}")
+
+Wants = Callable[[Dataset], bool]
+"""Whether the pixels of a data set are."""
 
 
-def read_file(path: Path | str, maximum_bytes: int = DEFAULT_MAXIMUM_BYTES, *, is_read_once: bool = False) -> Dataset:
+def read_file(
+    path: Path | str, maximum_bytes: int = DEFAULT_MAXIMUM_BYTES, *, is_read_once: bool = False, wants: Wants | None = None
+) -> Dataset:
     """The data set of a DICOM file. Raises NotAnalysable when it is none, OSError when it cannot be opened.
 
     `PixelData` is a view of the file, which is mapped and not read, and lives as long as the view does. What comes after it is not read.
     `is_read_once`: nobody will read it again soon. If it is not in memory, it is then read past the page cache.
+    `wants` is asked there, before more than the beginning is read, with the data set of the beginning; where it says no, it gets no more,
+    and `PixelData` is cut.
     """
     try:
         with io.FileIO(path) as raw, _Pieces(raw) as file:
-            return _read(file, maximum_bytes, is_read_once=is_read_once)
+            return _read(file, maximum_bytes, is_read_once=is_read_once, wants=wants)
     except InvalidDicomError:
         raise NotAnalysable(Reason.CORRUPT_HEADER, "not a DICOM file: no DICM prefix") from None
     except MALFORMED as error:
@@ -66,15 +75,35 @@ class _Pieces(io.BufferedReader):
         return super().read(size)
 
 
-def _read(file: io.BufferedReader, maximum_bytes: int, *, is_read_once: bool) -> Dataset:
+def _read(file: io.BufferedReader, maximum_bytes: int, *, is_read_once: bool, wants: Wants | None) -> Dataset:
     # A private mapping: nothing writes to it, but torch takes memory without a copy only where it could be written to.
-    content = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    read = read_uncached(file.name, content) if is_read_once else None
-    mapped = memoryview(content) if read is None else read
-    head = content if read is None else bytes(read[:_HEAD_BYTES])  # a page of the mapping would bring its neighbours from the disk
-    plain = read_plain_header(file if read is None else io.BytesIO(head), head)
-    if plain is not None:
-        return _with_pixels(plain[0], mapped, plain[1], is_implicit=bool(plain[0].original_encoding[0]))
+    mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    whole = memoryview(mapped)
+    if is_read_once:
+        with uncached(file.name, mapped) as direct:
+            if direct is not None and (dataset := _read_past_cache(direct, wants)) is not None:
+                return dataset
+            whole = (direct.first(direct.size) if direct is not None else None) or whole
+    if (plain := read_plain_header(file, mapped)) is not None:
+        return _with_pixels(*plain, whole)
+    return _read_by_pydicom(file, whole, maximum_bytes)
+
+
+def _read_past_cache(file: Uncached, wants: Wants | None) -> Dataset | None:
+    """None: it cannot be read so, or its header is for pydicom."""
+    if (beginning := file.first(_HEAD_BYTES)) is None:
+        return None
+    head = bytes(beginning)
+    if (plain := read_plain_header(io.BytesIO(head), head)) is None:
+        return None
+    dataset, position = plain
+    is_to_ask = wants is not None and position + _LONGEST_PIXEL_HEAD < len(beginning)
+    if is_to_ask and wants is not None and not wants(_with_pixels(dataset, position, beginning, is_beginning=True)):
+        return dataset
+    return None if (whole := file.first(file.size)) is None else _with_pixels(dataset, position, whole)
+
+
+def _read_by_pydicom(file: io.BufferedReader, whole: memoryview, maximum_bytes: int) -> Dataset:
     file.seek(0)
     try:
         dataset = dcmread(file, stop_before_pixels=True)
@@ -82,8 +111,8 @@ def _read(file: io.BufferedReader, maximum_bytes: int, *, is_read_once: bool) ->
     except _ReadWhole:
         is_deflated = True
     if is_deflated:
-        return _read_deflated(read_file_meta_info(file.name), mapped, maximum_bytes)
-    return _with_pixels(dataset, mapped, file.tell(), is_implicit=bool(dataset.original_encoding[0]))
+        return _read_deflated(read_file_meta_info(file.name), whole, maximum_bytes)
+    return _with_pixels(dataset, file.tell(), whole)
 
 
 def _read_deflated(meta: FileMetaDataset, mapped: memoryview, maximum_bytes: int) -> Dataset:
@@ -91,7 +120,7 @@ def _read_deflated(meta: FileMetaDataset, mapped: memoryview, maximum_bytes: int
     stream = io.BytesIO(inflated)
     dataset = read_dataset(stream, is_implicit_VR=False, is_little_endian=True, stop_when=_at_pixels)
     dataset.file_meta = meta
-    return _with_pixels(dataset, memoryview(inflated), stream.tell(), is_implicit=False)
+    return _with_pixels(dataset, stream.tell(), memoryview(inflated))
 
 
 def _inflated(deflated: memoryview, maximum_bytes: int) -> bytes:
@@ -112,10 +141,10 @@ def _at_pixels(tag: BaseTag, vr: str | None, length: int) -> bool:  # noqa: ARG0
     return tag in PIXELS
 
 
-def _with_pixels(dataset: Dataset, content: memoryview, position: int, *, is_implicit: bool) -> Dataset:
-    """The data set with the element at that position, if there is one, as a view of the content."""
+def _with_pixels(dataset: Dataset, position: int, content: memoryview, *, is_beginning: bool = False) -> Dataset:
+    """The data set with the element at that position, if there is one, as a view of the content, or of the beginning of that."""
     order = ">" if dataset.file_meta.get("TransferSyntaxUID") == ExplicitVRBigEndian else "<"
-    head = _EXPLICIT if not is_implicit else _IMPLICIT
+    head = _IMPLICIT if dataset.original_encoding[0] else _EXPLICIT
     if position + struct.calcsize(order + head) > len(content):
         return dataset
     group, number, *vr, length = struct.unpack_from(order + head, content, position)
@@ -125,7 +154,7 @@ def _with_pixels(dataset: Dataset, content: memoryview, position: int, *, is_imp
         raise NotAnalysable(Reason.CORRUPT_HEADER, "Pixel Data with a VR that no pixels have")
     start = position + struct.calcsize(order + head)
     is_undefined = length == _UNDEFINED
-    stop = start + (end_of_items(content[start:]) if is_undefined else min(length, len(content) - start))
+    stop = start + (end_of_items(content[start:]) if is_undefined and not is_beginning else min(length, len(content) - start))
     element = DataElement(
         (group << 16) + number, vr[0].decode("ascii", "replace") if vr else "OW", content[start:stop], already_converted=True
     )

@@ -6,11 +6,13 @@ times as much CPU as to have the disk write into memory that is there. A file th
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import mmap
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -27,33 +29,46 @@ _OWN = threading.local()
 _REFERENCES: Final = 3  # to a buffer that nobody uses: the thread's, that of `_buffer`, and of the call that counts them
 
 
-def read_uncached(path: Path | str, mapped: mmap.mmap) -> memoryview | None:
-    """All bytes of the file that is mapped, in writable memory that nothing else uses while the view lives.
+class Uncached:
+    """An open file of which as much is read as somebody wants, into writable memory that nothing else uses while a view of it lives."""
+
+    def __init__(self, file: int, size: int) -> None:
+        self.size = size
+        self._file, self._view = file, _buffer(size).data
+        self._count = 0  # are here
+
+    def first(self, count: int) -> memoryview | None:
+        """So many bytes from the beginning on; those that are here are not read again. None: read the mapping, which may say why."""
+        end = _whole_pages(count)
+        with contextlib.suppress(OSError):
+            # A read that ends within a page was the file's last one.
+            while self._count < count and (read := os.preadv(self._file, [self._view[self._count : end]], self._count)):
+                self._count += read
+        return self._view[:count] if self._count >= count else None
+
+
+@contextlib.contextmanager
+def uncached(path: Path | str, mapped: mmap.mmap) -> Iterator[Uncached | None]:
+    """The file that is mapped, to be read as long as this lasts.
 
     None where it is better read from the mapping: it is small or very large, or in memory, or on a file system that has no other way.
     """
     size = len(mapped)
-    if not _O_DIRECT or not _LEAST_BYTES <= size <= _MOST_BYTES or _is_cached(mapped, size // 2):
-        return None
+    is_meant = _O_DIRECT and _LEAST_BYTES <= size <= _MOST_BYTES and not _is_cached(mapped, size // 2)
+    if (file := _opened(path) if is_meant else None) is None:
+        yield None
+        return
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _O_DIRECT)
-    except OSError:
-        return None
-    try:
-        view = _buffer(size).data
-        return view[:size] if _fill(view, file, size) else None
-    except OSError:  # whatever it is, who reads the mapping meets it again
-        return None
+        yield Uncached(file, size)
     finally:
         os.close(file)
 
 
-def _fill(view: memoryview, file: int, size: int) -> bool:
-    """Whether there were so many bytes. A read that ends within a page was the file's last one."""
-    count = 0
-    while count < size and (read := os.preadv(file, [view[count:]], count)):
-        count += read
-    return count >= size
+def _opened(path: Path | str) -> int | None:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | _O_DIRECT)
+    except OSError:
+        return None
 
 
 def _is_cached(mapped: mmap.mmap, position: int) -> bool:
@@ -70,5 +85,9 @@ def _buffer(size: int) -> NDArray[np.uint8]:
     kept: NDArray[np.uint8] | None = getattr(_OWN, "buffer", None)
     if kept is not None and kept.size >= size and sys.getrefcount(kept) == _REFERENCES:
         return kept
-    _OWN.buffer = made = np.frombuffer(mmap.mmap(-1, -(-size // _PAGE_BYTES) * _PAGE_BYTES), np.uint8)
+    _OWN.buffer = made = np.frombuffer(mmap.mmap(-1, _whole_pages(size)), np.uint8)
     return made
+
+
+def _whole_pages(size: int) -> int:
+    return -(-size // _PAGE_BYTES) * _PAGE_BYTES

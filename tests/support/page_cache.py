@@ -7,6 +7,10 @@ import mmap
 import os
 from pathlib import Path
 
+import pytest
+
+from hilum.store.direct_io import takes_direct_io
+
 
 def is_in_memory(path: Path, position: int = 0) -> bool:
     """Whether the page of this position is, by mincore(2), which reads nothing."""
@@ -29,3 +33,17 @@ def can_be_dropped(path: Path) -> bool:
         is_dropped = not is_in_memory(path)
         file.read()
     return is_dropped
+
+
+def dropped(path: Path) -> Path:
+    """The same file, on the disk alone; the test is skipped where there is no such thing."""
+    if not can_be_dropped(path) or not takes_direct_io(path.parent):
+        pytest.skip("this file system keeps its files in memory, or reads through it alone")
+    with path.open("rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return path
+
+
+def bytes_read() -> int:
+    """From disks, by this process, since it began (proc_pid_io(5))."""
+    return int(Path("/proc/self/io").read_text(encoding="ascii").split("read_bytes:")[1].split()[0])

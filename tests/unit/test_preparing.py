@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hilum.analyse.preparing import prepare_for_releases
-from hilum.analyse.worker import Ready, Request
+from hilum.analyse.worker import NotReady, Ready, Request
 from hilum_preprocessing import InputSpec
 from load_tests import phantom
+from tests.support.page_cache import bytes_read, dropped
 
 SPECS = [{"recipe": name} for name in ("torchxrayvision_224", "torchxrayvision_512", "torchxrayvision_224")]
 
@@ -34,3 +36,22 @@ def test_a_release_whose_input_spec_changes(image: Path) -> None:
         wanted = InputSpec.from_mapping(spec)
         assert (answer.tensor.shape, answer.preprocessing_version) == (wanted.wire_shape, wanted.version)
     assert np.array_equal(first.tensor, third.tensor)
+
+
+@pytest.mark.parametrize("views", [("frontal_only",), ("frontal_only", "any")])
+def test_a_lateral_view_that_is_on_the_disk_alone(tmp_path: Path, views: tuple[str, ...]) -> None:
+    """Its beginning is enough to refuse it; where one release takes it, all of it is read."""
+    path = phantom.save(phantom.make_instance(0, "LATERAL", rows=1024, columns=1024), tmp_path / "lateral.dcm")
+    written_out = InputSpec.from_mapping(SPECS[0]).to_mapping()
+    request = Request(path, {view: {**written_out, "views": view} for view in views}, 1 << 26, "cpu")
+    mapped = prepare_for_releases(request)
+    dropped(path)
+    before = bytes_read()
+    read = prepare_for_releases(replace(request, is_read_once=True))
+    assert (bytes_read() - before > path.stat().st_size / 2) == ("any" in views)
+    assert isinstance(refused := mapped["frontal_only"], NotReady)
+    assert refused.reason == "lateral_not_supported"
+    assert read["frontal_only"] == refused
+    if "any" in views:
+        tensors = [answer["any"].tensor for answer in (mapped, read) if isinstance(answer["any"], Ready)]
+        assert np.array_equal(*tensors)

@@ -10,28 +10,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pydicom.dataset import Dataset
-from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRBigEndian, ExplicitVRLittleEndian, RLELossless
+from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian, RLELossless
 
-from hilum.store.direct_io import takes_direct_io
 from hilum_preprocessing import decode, read_file
-from hilum_preprocessing.uncached import read_uncached
+from hilum_preprocessing.uncached import uncached
 from tests.support.encoders import encoded
-from tests.support.page_cache import can_be_dropped, is_in_memory
+from tests.support.page_cache import bytes_read, dropped, is_in_memory
 from tests.support.radiograph import radiograph, under
 from tests.unit.test_preprocessing_files import saved
 
 MIB = 1 << 20
 # Whose header is read from the file itself, through the page cache.
 READ_BY_PYDICOM = {ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian}
-
-
-def dropped(path: Path) -> Path:
-    """The same file, on the disk alone."""
-    if not can_be_dropped(path) or not takes_direct_io(path.parent):
-        pytest.skip("this file system keeps its files in memory, or reads through it alone")
-    with path.open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    return path
 
 
 def written(path: Path, content: bytes) -> Path:
@@ -41,7 +31,12 @@ def written(path: Path, content: bytes) -> Path:
 
 def read(path: Path) -> memoryview | None:
     with path.open("rb") as file:
-        return read_uncached(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+        return read_mapped(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+
+
+def read_mapped(path: Path, mapped: mmap.mmap) -> memoryview | None:
+    with uncached(path, mapped) as direct:
+        return None if direct is None else direct.first(direct.size)
 
 
 def both(path: Path) -> tuple[Path, Dataset]:
@@ -78,9 +73,9 @@ def test_a_file_that_became_shorter_is_left_to_the_mapping(tmp_path):
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     os.truncate(path, MIB)
-    assert read_uncached(path, mapped) is None
+    assert read_mapped(path, mapped) is None
     path.unlink()
-    assert read_uncached(path, mapped) is None
+    assert read_mapped(path, mapped) is None
 
 
 def test_memory_is_used_again_and_never_below_a_view(tmp_path):
@@ -98,6 +93,64 @@ def test_memory_is_used_again_and_never_below_a_view(tmp_path):
     last = np.frombuffer(three, np.uint8).ctypes.data
     del three
     assert np.frombuffer(read(written(tmp_path / "four", second)), np.uint8).ctypes.data == last
+
+
+def test_the_beginning_is_read_once(tmp_path):
+    """What was read before may have been looked at, and is not read into again."""
+    content = os.urandom(2 * MIB + 5)
+    path = written(tmp_path / "file", content)
+    with path.open("rb") as file, uncached(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)) as direct:
+        assert direct.first(10) == content[:10]
+        path.write_bytes(bytes(len(content)))
+        os.sync()
+        assert direct.first(4096) == content[:4096]
+        assert direct.first(direct.size) == content[:4096] + bytes(len(content) - 4096)
+
+
+@pytest.mark.parametrize("uid", [ExplicitVRLittleEndian, ImplicitVRLittleEndian, RLELossless])
+def test_what_nobody_wants_is_read_no_further(tmp_path, uid):
+    pixels = np.random.default_rng(1).integers(0, 4096, (900, 800), np.uint16)
+    dataset = encoded(pixels, uid, 12) if uid == RLELossless else radiograph(pixels, bits_stored=12)
+    path, mapped = both(saved(tmp_path / "image.dcm", dataset, None if uid == RLELossless else uid))
+    asked = []
+    found = read_file(path, is_read_once=True, wants=lambda seen: bool(asked.append(seen)))
+    assert found is asked[0]
+    assert 0 < len(found.PixelData) < 256 << 10
+    assert mapped.PixelData[: len(found.PixelData)] == found.PixelData
+    del found.PixelData, mapped.PixelData
+    assert found == mapped
+    assert bytes_for(dropped(path), is_wanted=False) < 512 << 10
+    assert bytes_for(dropped(path), is_wanted=True) > MIB
+    assert not is_in_memory(path, MIB)
+
+
+def bytes_for(path: Path, *, is_wanted: bool) -> int:
+    """What comes from the disk."""
+    before = bytes_read()
+    read_file(path, is_read_once=True, wants=lambda _: is_wanted)
+    return bytes_read() - before
+
+
+@pytest.mark.parametrize("uid", [ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian])
+def test_of_a_header_that_is_for_pydicom_nobody_is_asked(tmp_path, uid):
+    pixels = np.random.default_rng(1).integers(0, 4096, (900, 800), np.uint16)
+    path, _ = both(saved(tmp_path / "image.dcm", radiograph(pixels, bits_stored=12), uid))
+    assert np.array_equal(decode(read_file(path, is_read_once=True, wants=lambda _: pytest.fail("asked"))).array, pixels)
+
+
+def test_pixels_that_begin_behind_the_beginning_are_wanted(tmp_path):
+    """Nobody could say whether there are any."""
+    dataset = radiograph(np.ones((800, 800), np.uint16))
+    dataset.add_new(0x00091010, "UN", bytes(1000))
+    path = saved(tmp_path / "image.dcm", under(dataset, ExplicitVRLittleEndian))
+    short = (256 << 10) - path.read_bytes().index(b"\xe0\x7f\x10\x00OW")
+    for over in (-14, -12, -10, 0, 10):
+        dataset[0x00091010].value = bytes(1000 + short + over)
+        path = saved(tmp_path / "image.dcm", under(dataset, ExplicitVRLittleEndian))
+        asked = []
+        found = read_file(dropped(path), is_read_once=True, wants=lambda seen, asked=asked: not asked.append(seen))
+        assert np.array_equal(decode(found).array, decode(dataset).array)
+        assert bool(asked) == (over < -12)
 
 
 @pytest.mark.parametrize("uid", [ExplicitVRLittleEndian, ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian, RLELossless])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydicom import Dataset
@@ -70,7 +71,7 @@ def decode_for_releases(request: Request) -> Answer | Decoded:
     """The stored values, if one release at least takes the image. Tags are checked first: what no release wants is never decoded."""
     try:
         with telemetry.cpu("decode"):
-            dataset = read_file(request.path, is_read_once=request.is_read_once)
+            dataset = read_file(request.path, is_read_once=request.is_read_once, wants=partial(_is_wanted, request))
     except NotAnalysable as error:
         return dict.fromkeys(request.input_specs, _not_ready(error))
     not_ready: dict[str, NotReady] = {}
@@ -86,6 +87,19 @@ def decode_for_releases(request: Request) -> Answer | Decoded:
             wanted.setdefault(decoding, {})[name] = Accepted(view, tag_flags(dataset, spec, view))
     pictures = tuple(_pictures(request, dataset, wanted, not_ready))
     return Decoded(pictures, not_ready) if pictures else dict(not_ready)
+
+
+def _is_wanted(request: Request, dataset: Dataset) -> bool:
+    """Whether a release takes the image: a lateral view need not come from the disk as a whole."""
+    return any(_takes(_known(name, mapping).spec, dataset) for name, mapping in request.input_specs.items())
+
+
+def _takes(spec: InputSpec, dataset: Dataset) -> bool:
+    try:
+        check_tags(dataset, spec)
+    except NotAnalysable:
+        return False
+    return True
 
 
 def _pictures(
