@@ -424,13 +424,17 @@ class Study:
 
 @dataclass(frozen=True, slots=True)
 class StudyJob:
-    """A claimed study with all its images (rejected ones too), all their readings and the current results (one a release)."""
+    """A claimed study with all its images (rejected ones too), all their readings and the current results (one a release).
+
+    `spent_digests`: by release, source digests of results that are not current, of a study that has a current one.
+    """
 
     lease: Lease
     study: Study
     instances: tuple[Instance, ...]
     readings: tuple[Reading, ...]
     current_results: tuple[Result, ...]
+    spent_digests: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -582,7 +586,8 @@ class Delivery:
 class DeliveryJob:
     """A claimed delivery, the document to send and what the metrics and the guard of promise 8 need to know.
 
-    `identifiers` are the result's: the UIDs under which a document of another SOP Class would go.
+    `identifiers` are the result's: the UIDs under which a document of another SOP Class would go. `is_current`: the result was not
+    superseded while another try had the delivery.
     """
 
     lease: Lease
@@ -596,6 +601,7 @@ class DeliveryJob:
     identifiers: Mapping[str, str] = field(default_factory=dict)
     calling_ae_title: str = ""
     peer_address: str = ""
+    is_current: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Iterator
@@ -130,6 +131,26 @@ def test_what_was_not_sent_yet_never_will_be(site: Site) -> None:
     site.decisions.replace(1)
     site.walk()
     assert [(row.state, row.reason) for row in site.rows(schema.delivery)] == [("cancelled", "superseded"), ("delivered", None)]
+
+
+def test_rules_that_are_taken_back_are_reported_again(site: Site) -> None:
+    """The PACS holds what the rules between decided: equal numbers under an earlier digest are still another report."""
+    first = site.release
+    for release in (first, dataclasses.replace(first, aggregation="mean"), first, first):
+        site.release = release
+        if not site.rows(schema.study):
+            site.receive(A)
+            site.receive(B)
+            site.read(state=ReadingState.NOT_ANALYSED, reason="undecodable")
+        assert site.ledger.requeue("analyse") == 2
+        site.read(state=ReadingState.NOT_ANALYSED, reason="undecodable")
+        site.assemble()
+        site.report()
+        site.deliver()
+    results = site.rows(schema.result)
+    assert [(row.revision, row.is_current, row.supersedes_id) for row in results] == [(1, False, None), (2, False, 1), (3, True, 2)]
+    assert [row.state for row in site.rows(schema.delivery)] == ["delivered"] * 3
+    assert len({row.sop_instance_uid for row in site.rows(schema.document)}) == 3
 
 
 def test_an_analyser_that_reads_the_former_bytes_is_fenced_out(site: Site) -> None:

@@ -184,6 +184,22 @@ def test_other_rules_under_the_same_name_supersede(change):
     assert one(study_job([PA], [reading_of(PA, RELEASE)], [first]), changed).revision == 2
 
 
+def test_a_study_that_returns_to_what_was_said_before_says_it_anew():
+    """An operating point is changed, and changed back: the PACS holds the decisions between."""
+    changed = dataclasses.replace(RELEASE, aggregation="mean")
+    seen, current, spent = [], [], {}
+    for number, release in enumerate((RELEASE, changed, RELEASE, changed, RELEASE), 1):
+        job = dataclasses.replace(study_job([PA], [reading_of(PA, RELEASE)], current), spent_digests=spent)
+        result = dataclasses.replace(one(job, release), id=number)
+        again = dataclasses.replace(job, current_results=(result,), spent_digests=spent)
+        assert assemble(again, {RELEASE.id: release}, NAMESPACE, CREATED_AT + 100) == Close(()), "it is said"
+        assert (result.revision, result.supersedes_id) == (number, number - 1 or None)
+        seen.append(result)
+        current, spent = [result], {RELEASE.id: frozenset(item.source_digest for item in seen[:-1])}
+    assert len({item.source_digest for item in seen}) == len({item.identifiers["sr"] for item in seen}) == 5
+    assert len({item.identifiers["sr_series"] for item in seen}) == 1
+
+
 def test_a_reading_that_succeeds_after_a_requeue_supersedes():
     before = one(study_job([PA, SIDE], [reading_of(PA, RELEASE), failed(SIDE, Reason.ATTEMPTS_EXHAUSTED, ReadingState.FAILED)]))
     after = one(study_job([PA, SIDE], [reading_of(PA, RELEASE), reading_of(SIDE, RELEASE)], [before]))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from hilum.assemble.findings import ImageScores, find, score_image
@@ -98,7 +99,7 @@ def assemble(job: StudyJob, releases: Mapping[str, Release], namespace: uuid.UUI
 
 def _result(job: StudyJob, name: str, release: Release | None, current: Result | None, namespace: uuid.UUID, now: float) -> Result | None:
     images = _images(job, name)
-    digest = _digest(images, name, release)
+    digest = _unspent(_digest(images, name, release), current, job.spent_digests.get(name, frozenset()))
     if current is not None and (current.source_digest == digest or (release is None and not _rests_on_rejected(current, images))):
         return None
     scores = [_scored(image, release) for image in images] if release is not None else [None] * len(images)
@@ -151,6 +152,19 @@ def _digest(images: Iterable[_Image], name: str, release: Release | None) -> str
     in_scope = [item for item in everything if not item.is_out_of_scope] or everything
     sources = [(item.instance.sop_instance_uid, item.instance.header_revision, _seen(item)) for item in in_scope]
     return source_digest(sources, f"{name} {_rules(release)}")
+
+
+def _unspent(digest: str, current: Result | None, spent: Collection[str]) -> str:
+    """The current result's, where that is of the same content; else one that no result has had.
+
+    A study that returns to what was said before says it in a new document, which replaces the one between: the old one's UIDs are taken.
+    """
+    found = digest
+    for number in count(1):
+        if (current is not None and found == current.source_digest) or found not in spent:
+            break
+        found = source_digest([], f"{digest} {number}")
+    return found
 
 
 def _seen(image: _Image) -> str:

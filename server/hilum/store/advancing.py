@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, Insert, bindparam, insert, select, update
+from sqlalchemy import Connection, Insert, bindparam, case, insert, select, update
 
-from hilum.domain import Advance, DeliveryState, Document, Lease, NewDocument, Result, ResultState
+from hilum.domain import Advance, DeliveryJob, DeliveryState, Document, Job, Lease, NewDocument, Result, ResultState
 from hilum.store import codec, comparing
 from hilum.store.handing_on import Columns, HandingOn
 from hilum.store.queues import Queue
@@ -39,6 +39,9 @@ _RESULT_LOCKED = select(result.c.lane, result.c.is_current).where(result.c.id ==
 _KNOWN_DOCUMENTS = select(document.c.kind, document.c.id).where(document.c.result_id == bindparam("of"))
 _NEW_RESULT, _NEW_DOCUMENT, _NEW_DELIVERY = insert(result), insert(document), insert(delivery)
 _NOTHING: Mapping[str, int] = {}
+_SUPERSEDED = "superseded"
+NEVER_SENT = ("class_ladder", "sop_class_refused")
+"""Reasons of a delivery that was tried, where the receiver refused the SOP Class before a byte of the document was sent."""
 _KNOWN_DELIVERY = select(delivery.c.id).where(delivery.c.document_id == bindparam("of"), delivery.c.destination == bindparam("to"))
 
 
@@ -97,8 +100,23 @@ def _supersede(connection: Connection, result_id: int, now: float) -> None:
     documents = select(document.c.id).where(document.c.result_id == result_id)
     # Leased deliveries are left alone: they may be on the wire, and then they are sent.
     is_unsent = delivery.c.state.in_((DeliveryState.DUE, DeliveryState.DEAD))
-    cancelled = {"state": DeliveryState.CANCELLED, "reason": "superseded", **ended}
+    # The reason goes: without a try, what was never sent stays known as that.
+    tried = case((delivery.c.reason.in_(NEVER_SENT), 0), else_=delivery.c.attempts)
+    cancelled = {"state": DeliveryState.CANCELLED, "reason": _SUPERSEDED, "attempts": tried, **ended}
     connection.execute(update(delivery).where(delivery.c.document_id.in_(documents), is_unsent).values(cancelled))
+
+
+def without_superseded(connection: Connection, jobs: Sequence[Job], now: float) -> list[Job]:
+    """Of what was just claimed without deliveries of results that were superseded while another try had them. They end here, untried.
+
+    Whatever ended that try, what was not sent of such a result never will be: its successor may be there already (promise 5).
+    """
+    stale = [job.lease for job in jobs if isinstance(job, DeliveryJob) and not job.is_current]
+    ended = {"state": DeliveryState.CANCELLED, "reason": _SUPERSEDED, "lease_token": None, "leased_until": None, "finished_at": now}
+    for lease in stale:
+        held = {"row": lease.row_id, "token": lease.token}
+        connection.execute(_HELD[delivery.name], {**ended, "attempts": lease.attempts - 1, **held})
+    return [job for job in jobs if job.lease not in stale]
 
 
 def _insert_derived(connection: Connection, delivery_id: int, documents: Sequence[NewDocument], following: HandingOn) -> None:
@@ -129,7 +147,7 @@ def _insert_documents(
 
 def _beginnings(new: NewDocument, following: HandingOn, *, is_current: bool) -> dict[str, Columns]:
     """For each destination, how its delivery begins. What is withheld has ended at once."""
-    superseded = {} if is_current else dict.fromkeys(new.destinations, "superseded")
+    superseded = {} if is_current else dict.fromkeys(new.destinations, _SUPERSEDED)
     ended = {"state": DeliveryState.CANCELLED, "finished_at": following.now}
     return {
         **({name: following.begin_delivery(name) for name in new.destinations} if is_current else {}),

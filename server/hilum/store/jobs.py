@@ -9,12 +9,11 @@ from sqlalchemy import Connection, Row, bindparam, select
 
 from hilum.domain import SR_KINDS, DeliveryJob, DeliveryState, Document, Instance, Job, Lane, Lease, ReadingJob, ReportJob, StudyJob
 from hilum.store import codec
+from hilum.store.advancing import NEVER_SENT
 from hilum.store.commitments import commitment_job
 from hilum.store.comparing import comparison_job
 from hilum.store.schema import delivery, document, instance, reading, result, study
 
-# Tried, but the receiver refused the SOP Class before a byte of the document was sent.
-_NEVER_SENT = ("class_ladder", "sop_class_refused")
 # Built once (see `queues`).
 _INSTANCE = select(instance).where(instance.c.id == bindparam("row"))
 _INSTANCES = select(instance).where(instance.c.study_instance_uid == bindparam("uid")).order_by(instance.c.id)
@@ -25,6 +24,9 @@ _READINGS = (
     .order_by(reading.c.id)
 )
 _CURRENT_RESULTS = select(result).where(result.c.study_instance_uid == bindparam("uid"), result.c.is_current.is_(True))
+_SPENT_DIGESTS = select(result.c.release, result.c.source_digest).where(
+    result.c.study_instance_uid == bindparam("uid"), result.c.is_current.is_(False)
+)
 _STUDY = select(study).where(study.c.study_instance_uid == bindparam("uid"))
 # Of a result's content only what is asked for: all of it would be decoded.
 _TO_DELIVER = (
@@ -34,6 +36,7 @@ _TO_DELIVER = (
         result.c.release,
         result.c.content["is_trained"].as_boolean().label("is_trained"),
         result.c.identifiers,
+        result.c.is_current,
         *(study.c[name] for name in ("last_received_at", "quiet_until", "calling_ae_title", "peer_address")),
     )
     .join(result, result.c.id == document.c.result_id)
@@ -59,7 +62,15 @@ def _study_job(connection: Connection, row: Row[Any], lease: Lease) -> StudyJob:
         instances=instances,
         readings=tuple(codec.reading_of(item, names[item.instance_id]) for item in readings if item.instance_id in names),
         current_results=tuple(codec.result_of(item) for item in current),
+        spent_digests=_spent(connection, uid) if current else {},
     )
+
+
+def _spent(connection: Connection, study_uid: str) -> dict[str, frozenset[str]]:
+    spent: dict[str, set[str]] = {}
+    for release, digest in connection.execute(_SPENT_DIGESTS, {"uid": study_uid}):
+        spent.setdefault(release, set()).add(digest)
+    return {release: frozenset(digests) for release, digests in spent.items()}
 
 
 def _report_job(connection: Connection, row: Row[Any], lease: Lease) -> ReportJob:
@@ -88,6 +99,7 @@ def _delivery_job(connection: Connection, row: Row[Any], lease: Lease) -> Delive
         identifiers=found.identifiers,
         calling_ae_title=found.calling_ae_title,
         peer_address=found.peer_address,
+        is_current=found.is_current,
     )
 
 
@@ -141,5 +153,5 @@ def _may_be_held(connection: Connection, document_id: int, name: str | None = No
     query = select(*columns).where(delivery.c.document_id == document_id)
     rows = connection.execute(query if name is None else query.where(delivery.c.destination == name)).all()
     return not rows or any(
-        row.state in (DeliveryState.DELIVERED, DeliveryState.LEASED) or (row.attempts > 0 and row.reason not in _NEVER_SENT) for row in rows
+        row.state in (DeliveryState.DELIVERED, DeliveryState.LEASED) or (row.attempts > 0 and row.reason not in NEVER_SENT) for row in rows
     )

@@ -202,7 +202,7 @@ class Ledger:
                 rows = claiming.claim_due(connection, claim)
             else:
                 rows = claiming.take(connection, claim, [lapsed]) if is_idle else []
-            jobs = [JOBS[stage](connection, row, lease) for row, lease in rows]
+            jobs = advancing.without_superseded(connection, [JOBS[stage](connection, row, lease) for row, lease in rows], now)
             seconds = claiming.seconds_to_next(connection, stage, now, destination_name)
         if bells:
             self._doorbell.ring(bells)
