@@ -115,7 +115,10 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "Open items of a stage. due: may be claimed now; waiting: the quiet period or a pause between tries runs; leased: in work.",
         ("stage", "lane", "destination", "state"),
     ),
-    "hilum_queue_oldest_age_seconds": ("How long the oldest item of a stage has been due.", ("stage", "lane", "destination")),
+    "hilum_queue_oldest_age_seconds": (
+        "How long the oldest item of a stage has been due; of `deliver`, how long its document has been there.",
+        ("stage", "lane", "destination"),
+    ),
     "hilum_stuck_items": ("Items that failed or are dead and need a person.", ("stage", "destination")),
     "hilum_destination_paused": ("1 if a person paused deliveries to this destination.", ("destination",)),
     "hilum_processes": ("Processes whose heartbeat is fresh.", ("role",)),

@@ -151,7 +151,7 @@ def test_queues_use_the_partial_indexes(tmp_path: Path) -> None:
     event.listen(engine, "before_cursor_execute", lambda *call: asked.append((call[2], call[3])))
     views.queues(), views.stuck(), views.failing(1.0)
     queries = [(sql, values) for sql, values in asked if sql.startswith("SELECT")]
-    assert len(queries) == 19
+    assert len(queries) == 22
     with engine.connect() as connection:
         for sql, values in queries:
             plan = " ".join(row.detail for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values))
@@ -264,7 +264,10 @@ def test_queue_depth_and_age(street: Street, views: LedgerViews, clock: Clock) -
     assert queue("deliver", "live", "pacs") == (1, 0, 0, 3.0)
     (job,) = street.ledger.claim("deliver", 1, "worker-1", 60.0)
     street.ledger.retry("deliver", job.lease, "refused the connection", 30.0, counts=False)
-    assert queue("deliver", "live", "pacs") == (0, 1, 0, 0.0)
+    assert queue("deliver", "live", "pacs") == (0, 1, 0, 3.0)
+    clock.now += 31
+    street.ledger.claim("deliver", 1, "worker-1", 60.0)
+    assert queue("deliver", "live", "pacs") == (0, 0, 1, 34.0), "while it is tried it does not grow younger"
 
 
 def test_a_receiver_that_takes_nothing_is_seen(street: Street, views: LedgerViews, clock: Clock) -> None:
@@ -278,6 +281,9 @@ def test_a_receiver_that_takes_nothing_is_seen(street: Street, views: LedgerView
     street.ledger.retry("deliver", job.lease, "refused the connection", 30.0, counts=False)
     assert views.failing(written) == []
     assert views.failing(written + 1) == [{"destination": "pacs", "items": 1, "detail": "refused the connection"}]
+    clock.now += 31
+    assert street.claim("deliver")
+    assert views.failing(written + 1) == [{"destination": "pacs", "items": 1, "detail": "refused the connection"}], "tried again"
 
 
 def test_what_needs_a_person_is_counted_by_reason(street: Street, views: LedgerViews, clock: Clock) -> None:

@@ -110,7 +110,9 @@ class QueueAnswer(Answer):
     due: int = Field(description="May be claimed now.")
     waiting: int = Field(description="Due later: the quiet period or the pause between tries runs.")
     leased: int = Field(description="In work.")
-    oldest_age_seconds: float = Field(description="How long the oldest item has been due.")
+    oldest_age_seconds: float = Field(
+        description="How long the oldest item has been due; of `deliver`, how long its document has been there."
+    )
 
 
 class StuckAnswer(Answer):

@@ -21,6 +21,7 @@ def queues(connection: Connection, now: float) -> list[Item]:
     """One item for each stage and lane; for `deliver` one for each destination and lane that has open rows.
 
     due: may be claimed now; waiting: its quiet period or its pause runs; leased: in work. A study counts once its images are read.
+    A delivery is as old as its document: each try that fails makes it due later.
     """
     found: dict[_Key, Item] = {
         (stage, lane.value, None): _empty(stage, lane, None) for stage in QUEUES if stage != "deliver" for lane in _lanes(stage)
@@ -31,7 +32,22 @@ def queues(connection: Connection, now: float) -> list[Item]:
             _item(found, stage, row).update(due=row.due, waiting=row.items - row.due, oldest_age_seconds=age)
         for row in connection.execute(_leased_rows(queue)):
             _item(found, stage, row).update(leased=row.items)
+    for place, written_at in _first_written(connection).items():
+        found[place].update(oldest_age_seconds=max(0.0, now - written_at))
     return list(found.values())
+
+
+def _first_written(connection: Connection) -> dict[_Key, float]:
+    """When the first document was written that its destination does not have. By row: to look at all their documents would take long."""
+    first: dict[_Key, int] = {}
+    for open_state in (_DUE, _LEASED):
+        query = select(delivery.c.lane, delivery.c.destination, func.min(delivery.c.id).label("row")).where(open_state)
+        for found in connection.execute(query.group_by(delivery.c.lane, delivery.c.destination)):
+            place = ("deliver", found.lane, found.destination)
+            first[place] = min(found.row, first.get(place, found.row))
+    query = select(delivery.c.id, document.c.created_at).join_from(delivery, document).where(delivery.c.id.in_(first.values()))
+    written = {row.id: row.created_at for row in connection.execute(query)} if first else {}
+    return {place: written[row] for place, row in first.items()}
 
 
 def _lanes(stage: str) -> Iterable[Lane]:
@@ -88,10 +104,16 @@ def stuck(connection: Connection) -> list[Item]:
 
 def failing(connection: Connection, before: float) -> list[Item]:
     """Destinations that did not take documents written before that time, though tried: how many, and what the last try met."""
-    tried = and_(delivery.c.state == literal("due", literal_execute=True), delivery.c.detail.is_not(None), document.c.created_at < before)
-    columns = (delivery.c.destination, func.count().label("items"), func.max(delivery.c.detail).label("detail"))
-    query = select(*columns).join_from(delivery, document).where(tried).group_by(delivery.c.destination).order_by(delivery.c.destination)
-    return [row._asdict() for row in connection.execute(query)]
+    found: dict[str, Item] = {}
+    for state in ("due", "leased"):  # while a try runs into its time-out, there may be no other row; and each state has its own index
+        tried = and_(
+            delivery.c.state == literal(state, literal_execute=True), delivery.c.detail.is_not(None), document.c.created_at < before
+        )
+        columns = (delivery.c.destination, func.count().label("items"), func.max(delivery.c.detail).label("detail"))
+        for row in connection.execute(select(*columns).join_from(delivery, document).where(tried).group_by(delivery.c.destination)):
+            item = found.setdefault(row.destination, {"destination": row.destination, "items": 0})
+            item.update(items=item["items"] + row.items, detail=row.detail)
+    return [found[name] for name in sorted(found)]
 
 
 def outcomes(connection: Connection, since: float) -> list[Item]:

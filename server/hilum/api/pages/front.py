@@ -96,7 +96,7 @@ def queue_lines(queues: Sequence[Item]) -> list[QueueLine]:
 
 
 def _queue_line(item: Item) -> QueueLine:
-    oldest = duration(item["oldest_age_seconds"]) if item["due"] and item["oldest_age_seconds"] >= 1 else ""
+    oldest = duration(item["oldest_age_seconds"]) if item["oldest_age_seconds"] >= 1 else ""
     return QueueLine(item["stage"], item["lane"], item["destination"] or "", item["due"], item["waiting"], item["leased"], oldest)
 
 
