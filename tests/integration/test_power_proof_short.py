@@ -112,7 +112,7 @@ def test_what_a_killed_process_had_named_and_not_synced_is_durable_once_it_was_f
     fd = written(folder, "b")
     renamed(folder, "b")
     os.close(fd)
-    assert folder / "b.dcm" in archive.left_behind("listener-1")
+    assert folder / "b.dcm" in archive.left_behind(["listener-1"])
     disk.cut()
     disk.restore()
     assert (folder / "b.dcm").read_bytes() == CONTENT

@@ -15,13 +15,14 @@ import pytest
 from pydicom.uid import DigitalXRayImageStorageForPresentation
 
 from hilum.domain import Lane
-from hilum.receive import arriving
+from hilum.receive import arriving, file_meta
 from hilum.receive.account_book import AccountBook
 from hilum.receive.census import Census, Seat
 from hilum.receive.commitment_desk import Desk
 from hilum.receive.custody import Custody
 from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer, index
+from hilum.receive.indexing import indexing
 from hilum.receive.intake import Intake
 from hilum.receive.policy import Policy
 from hilum.receive.reception import Maker, Reception
@@ -152,6 +153,57 @@ def test_a_file_whose_row_exists_is_settled_by_the_scan(house: House, change: st
     assert not list(unindexed(house.archive))
     kept = house.rows("SELECT path FROM conflict" if change == "pixels" else "SELECT path FROM instance")
     assert data_set_of(house.archive.root / str(kept[0][0])) == encoded[change]
+
+
+def put_elsewhere(house: House, process: str, encoded: bytes, uid: str) -> Path:
+    """A durable file in the folder of another listener."""
+    with Archive(house.settings.archive_dir, process).begin() as incoming:
+        incoming.write(file_meta.encode(meta(uid)), encoded)
+        return incoming.commit()
+
+
+@pytest.mark.parametrize("processes", [("listener-1", "listener-2"), ("listener-2", "listener-1")])
+@pytest.mark.parametrize("change", [{"patient_id": b"CORREC"}, {"pixels": b"\1\2" * 100}])
+def test_two_folders_of_dead_listeners_are_taken_in_the_order_in_which_their_files_came(
+    house: House, processes: tuple[str, str], change: dict[str, bytes]
+) -> None:
+    """The first pixels and the last header hold, whichever listener had which."""
+    first, second = data_set("1.2.3"), data_set("1.2.3", **change)
+    for process, encoded in zip(processes, (first, second), strict=True):
+        put_elsewhere(house, process, encoded, "1.2.3")
+    recover(house.settings, house.ledger, house.archive)
+    ((path,),) = house.rows("SELECT path FROM instance")
+    assert data_set_of(house.archive.root / str(path)) == (first if "pixels" in change else second)
+    assert [state for (state,) in house.rows("SELECT state FROM conflict")] == ["held"] * ("pixels" in change)
+
+
+def test_what_a_dead_listener_left_behind_takes_no_newer_header_back(house: House) -> None:
+    old = put_elsewhere(house, "listener-2", data_set("1.2.3"), "1.2.3")
+    newer = data_set("1.2.3", patient_id=b"CORREC")
+    house.index(house.put(newer, "1.2.3"))
+    assert recover(house.settings, house.ledger, house.archive).outcomes == {RecordOutcome.DUPLICATE: 1}
+    ((path, revision),) = house.rows("SELECT path, header_revision FROM instance")
+    assert (data_set_of(house.archive.root / str(path)), revision) == (newer, 1)
+    assert not old.exists()
+
+
+def test_what_a_listener_left_behind_itself_takes_no_newer_header_back(house: House) -> None:
+    put_elsewhere(house, "listener-1", data_set("1.2.3"), "1.2.3")
+    newer = put_elsewhere(house, "listener-2", data_set("1.2.3", patient_id=b"CORREC"), "1.2.3")
+    house.index(newer)
+    with indexing(house.settings, house.ledger, house.archive, threading.Event(), 30.0):
+        pass
+    ((revision,),) = house.rows("SELECT header_revision FROM instance")
+    assert revision == 1
+    assert not list(unindexed(house.archive))
+
+
+def test_a_clock_that_is_set_back_keeps_no_correction_out(house: House) -> None:
+    """What comes now is the newest, whatever its time says."""
+    house.index(house.put(data_set("1.2.3"), "1.2.3"))
+    file = house.put(data_set("1.2.3", patient_id=b"CORREC"), "1.2.3")
+    os.utime(file, (1e9, 1e9))
+    assert house.index(file) == [RecordOutcome.HEADER_REVISION]
 
 
 def test_what_cannot_be_read_goes_to_quarantine_and_holds_nobody_up(house: House) -> None:

@@ -131,9 +131,9 @@ def test_bytes_are_out_before_the_name_and_the_folder_is_synced_behind_it(tmp_pa
 
 def test_what_a_dead_process_left_is_found_in_its_folder_alone(tmp_path: Path) -> None:
     archive = Archive(tmp_path, "listener-1")
-    assert archive.left_behind("listener-1") == []
+    assert archive.left_behind(["listener-1"]) == []
     with archive.begin() as incoming:
         incoming.write(b"abc")
         file = incoming.commit()
-    assert archive.left_behind("listener-1") == [file]
-    assert archive.left_behind("listener-2") == []
+    assert archive.left_behind(["listener-1"]) == [file]
+    assert archive.left_behind(["listener-2"]) == []

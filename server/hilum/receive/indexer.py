@@ -11,8 +11,9 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -47,20 +48,26 @@ _BACKOFF_SECONDS, _MAXIMUM_BACKOFF_SECONDS = 0.25, 5.0
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """A durable file that waits for its row. `instance`: what was learnt of it while it came in."""
+    """A durable file that waits for its row. `instance`: what was learnt of it while it came in; `is_left_behind`: see Arrival."""
 
     file: Path
     instance: Instance | None
     at: float
+    is_left_behind: bool = False
 
 
 def index(
-    files: Sequence[Path], settings: Settings, ledger: Ledger, archive: Archive, known: Mapping[Path, Instance] = _NOTHING
+    files: Sequence[Path],
+    settings: Settings,
+    ledger: Ledger,
+    archive: Archive,
+    known: Mapping[Path, Instance] = _NOTHING,
+    left_behind: Collection[Path] = (),
 ) -> Counter[RecordOutcome]:
     """Record these files and move each to where its outcome wants it. Idempotent. Raises SQLAlchemyError with nothing lost.
 
     A file that cannot be read as DICOM goes to quarantine, and so does one that the ledger refuses for what is in it.
-    `known`: files that need not be read for it.
+    `known`: files that need not be read for it. `left_behind`: those of a process that died (see Arrival).
     """
     described = {file: instance for file in files if (instance := known.get(file) or _described(file, archive)) is not None}
     for file in described:
@@ -68,9 +75,11 @@ def index(
     try:
         with telemetry.cpu("index_ledger"):
             arrivals = arrivals_of(list(described.values()), settings, ledger.ae_titles)
-            outcomes = ledger.record(in_lane_of(described, arrivals))
+            pairs = zip(described, in_lane_of(described, arrivals), strict=True)
+            outcomes = ledger.record([replace(item, is_left_behind=True) if file in left_behind else item for file, item in pairs])
     except (DataError, IntegrityError) as error:
-        return _index_singly(list(described), error, settings, ledger, archive)
+        again = partial(index, settings=settings, ledger=ledger, archive=archive, left_behind=left_behind)
+        return _index_singly(list(described), error, archive, again)
     for file, outcome in zip(described, outcomes, strict=True):
         _settle(file, outcome, archive)
     counted = Counter(outcomes)
@@ -79,13 +88,15 @@ def index(
     return counted
 
 
-def _index_singly(files: Sequence[Path], error: Exception, settings: Settings, ledger: Ledger, archive: Archive) -> Counter[RecordOutcome]:
+def _index_singly(
+    files: Sequence[Path], error: Exception, archive: Archive, again: Callable[[Sequence[Path]], Counter[RecordOutcome]]
+) -> Counter[RecordOutcome]:
     """One bad file must not hold up its batch."""
     if len(files) == 1:
         _log.error("quarantined", file=files[0].name, problem=f"the ledger refuses it: {type(error).__name__}")
         archive.quarantine(files[0])
         return Counter()
-    return sum((index([file], settings, ledger, archive) for file in files), Counter())
+    return sum((again([file]) for file in files), Counter())
 
 
 def _described(file: Path, archive: Archive) -> Instance | None:
@@ -139,6 +150,10 @@ class Indexer:
     def start(self) -> None:
         """Begin."""
         self._thread = start_thread("indexer", self._run)
+
+    def put_left_behind(self, file: Path) -> None:
+        """One that a process before this one acknowledged."""
+        self._queue.put(Acknowledged(file, None, time.monotonic(), is_left_behind=True))
 
     def put(self, file: Path, instance: Instance | None = None) -> None:
         """Index this file soon; with what is known of it, it need not be read again. Never blocks."""
@@ -203,7 +218,8 @@ class Indexer:
         try:
             known = {item.file: item.instance for item in batch if item.instance is not None}
             with telemetry.cpu("index"):
-                index([item.file for item in batch], self._settings, self._ledger, self._archive, known)
+                left_behind = {item.file for item in batch if item.is_left_behind}
+                index([item.file for item in batch], self._settings, self._ledger, self._archive, known, left_behind)
         except (SQLAlchemyError, OSError) as error:
             self._failing_since = self._failing_since or time.monotonic()
             _log.error("not_indexed", files=len(batch), problem=_kind(error), advice="kept in unindexed; trying again")

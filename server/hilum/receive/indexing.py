@@ -29,8 +29,8 @@ def indexing(settings: Settings, ledger: Ledger, archive: Archive, stop: threadi
     """
     archive.sweep(archive.process)
     indexer = Indexer(settings, ledger, archive, when_failed=stop.set)
-    for file in archive.left_behind(archive.process):
-        indexer.put(file)
+    for file in archive.left_behind([archive.process]):
+        indexer.put_left_behind(file)
     indexer.start()
     try:
         policy = Policy(settings.receive, settings.senders)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -27,14 +28,14 @@ class Recovered:
 def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Iterable[str] | None = None) -> Recovered:
     """Sweep and index the folders of those of these processes (None: of all) that are dead, on whichever host they were. Idempotent.
 
+    All of them in the order in which their files came: of two under one SOP Instance UID the first pixels and the last header hold.
     A file whose row is committed already is settled only; one that is no DICOM goes to quarantine. Raises SQLAlchemyError, OSError.
     """
-    swept, outcomes = 0, Counter[RecordOutcome]()
-    for process in archive.processes() if processes is None else processes:
-        with archive.held(process) as is_ours:
-            if is_ours:
-                swept += archive.sweep(process)
-                outcomes += _index_all(archive.left_behind(process), settings, ledger, archive)
+    with contextlib.ExitStack() as held:
+        chosen = archive.processes() if processes is None else processes
+        ours = [process for process in chosen if held.enter_context(archive.held(process))]
+        swept = sum(map(archive.sweep, ours))
+        outcomes = _index_all(archive.left_behind(ours), settings, ledger, archive)
     if swept or outcomes:
         _log.info("recovered", swept=swept, **{outcome.value: count for outcome, count in outcomes.items()})
     return Recovered(swept, outcomes)
@@ -43,5 +44,6 @@ def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Ite
 def _index_all(files: list[Path], settings: Settings, ledger: Ledger, archive: Archive) -> Counter[RecordOutcome]:
     outcomes = Counter[RecordOutcome]()
     for begin in range(0, len(files), BATCH):
-        outcomes += index(files[begin : begin + BATCH], settings, ledger, archive)
+        batch = files[begin : begin + BATCH]
+        outcomes += index(batch, settings, ledger, archive, left_behind=set(batch))
     return outcomes

@@ -211,11 +211,15 @@ class Archive:
         for folder in self._folders(process):
             yield from sorted(folder.glob(f"*{_COMPLETE}"))
 
-    def left_behind(self, process: str) -> list[Path]:
-        """Complete objects of a process that is dead, in order, all durable: it may have died between an object's name and its sync."""
-        if files := list(self.unindexed(process)):
+    def left_behind(self, processes: Iterable[str]) -> list[Path]:
+        """Complete objects of processes that are dead, in the order in which they came to any of them.
+
+        All durable: a process may have died between an object's name and its sync.
+        """
+        files = [file for process in processes for file in self.unindexed(process)]
+        if files:
             sync_file_system(self.root)
-        return files
+        return sorted(files, key=_came_at)
 
     @contextlib.contextmanager
     def held(self, process: str) -> Iterator[bool]:
@@ -349,6 +353,11 @@ def new_name(now: float) -> str:
     one SOP Instance UID the first pixels and the last header hold.
     """
     return f"{int(now / _FOLDER_SECONDS) & 0xFFFF:04x}{int(now * 1e6):014x}{secrets.token_hex(7)}"
+
+
+def _came_at(file: Path) -> str:
+    """What of its name says when it came."""
+    return file.name[4:]
 
 
 def _move(file: Path, target: Path) -> None:

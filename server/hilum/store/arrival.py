@@ -11,7 +11,8 @@ from hilum.domain import Instance, Lane
 class Arrival:
     """A durable file that has no row yet, and what shall happen with it. The instance's `path` is where the file will lie.
 
-    `releases`: as the settings name them; a rollout may have others read the image.
+    `releases`: as the settings name them; a rollout may have others read the image. `is_left_behind`: by a process that died; what has
+    its row already may be newer.
     """
 
     instance: Instance
@@ -19,3 +20,4 @@ class Arrival:
     releases: tuple[str, ...]
     quiet_seconds: float
     maximum_wait_seconds: float
+    is_left_behind: bool = False

@@ -113,6 +113,8 @@ def _record_known(connection: Connection, arrival: Arrival, now: float) -> _Know
         # Recorded again after a crash, the file is the row's own: it must be settled, not deleted.
         return _Known(RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE)
     if _is_header_revision(known, new):
+        if arrival.is_left_behind and new.received_at < known.received_at:
+            return _Known(RecordOutcome.DUPLICATE)  # the last header holds, and this one came before it
         _revise_header(connection, known, new, now)
         return _Known(RecordOutcome.HEADER_REVISION, known)
     return _Known(RecordOutcome.CONFLICT if _keep_conflict(connection, new) else RecordOutcome.DUPLICATE)
