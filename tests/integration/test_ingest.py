@@ -82,6 +82,22 @@ def test_a_folder_is_taken_once_bit_for_bit_and_what_is_not_dicom_is_said(instal
     assert len(rows(installation, "SELECT 1 FROM reading")) == 30, "nothing is read twice"
 
 
+def test_two_copies_with_different_headers_are_each_taken_once(installation: Hilum, tmp_path: Path) -> None:
+    """Repeated, a folder that holds the header from before a correction does not take the correction back."""
+    (tmp_path / "files").mkdir()
+    image = make_instance(5, rows=64, columns=64)
+    for name in ("WRONG^NAME", "CORRECTED^NAME"):
+        image.PatientName = name
+        save(image, tmp_path / "files" / f"{'ab'[name[0] == 'C']}.dcm")
+        assert ingest(installation, tmp_path / "files").returncode == 0
+    before = rows(installation, "SELECT header_revision, digest FROM instance")
+    assert before[0]["header_revision"] == 2
+    for _ in range(2):
+        assert ingest(installation, tmp_path / "files").stdout.startswith("0 stored, 2 known")
+    assert rows(installation, "SELECT header_revision, digest FROM instance") == before
+    assert stored(installation)[str(image.SOPInstanceUID)] == data_set_of(tmp_path / "files/b.dcm")
+
+
 def test_on_a_terminal_a_line_counts_along(installation: Hilum, tmp_path: Path) -> None:
     draw(tmp_path / "files", 3)
     ours, theirs = pty.openpty()

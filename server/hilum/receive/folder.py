@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -30,7 +30,7 @@ class Fate(StrEnum):
     """What became of one file."""
 
     STORED = "stored"
-    KNOWN = "known"  # the same bytes are in the archive already
+    KNOWN = "known"  # the same bytes are in the archive already, or were until their header was corrected
     DISCARDED = "discarded"  # a report of ours
     REFUSED = "refused"
     SKIPPED = "skipped"  # no DICOM object
@@ -49,8 +49,8 @@ class TakenFile:
 class Known(Protocol):
     """What the ledger knows of objects."""
 
-    def digests(self, sop_instance_uids: Sequence[str]) -> Mapping[str, str]:
-        """Of those of these objects that lie in the archive, the digest of the data set. Raises Retry."""
+    def known_digests(self, sop_instance_uids: Sequence[str]) -> Mapping[str, Collection[str]]:
+        """Of these objects the digest of the data set that lies in the archive, and of those whose header was corrected. Raises Retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +114,13 @@ class FolderIntake:
         return (Fate.DISCARDED, "a report of ours") if taken is Taken.OWN_DOCUMENT else (Fate.STORED, "")
 
     def _is_known(self, uid: str, stream: BinaryIO) -> bool:
-        """Whether it need not be written again. Only what is known by its SOP Instance UID is read for that."""
-        digest = self.known.digests([uid]).get(uid)
-        return digest is not None and digest == _digest(stream)
+        """Whether it need not be written again. Only what is known by its SOP Instance UID is read for that.
+
+        A file whose header was corrected since is known: taken once more, it would take the correction back. (Who sends it again by C-STORE
+        may mean just that.)
+        """
+        known = self.known.known_digests([uid]).get(uid, ())
+        return bool(known) and _digest(stream) in known
 
 
 class _Unreadable(Exception):

@@ -16,12 +16,15 @@ from hilum.store.archive import quarantine_path
 from hilum.store.arrival import Arrival
 from hilum.store.growing import Growth, grow
 from hilum.store.newcomers import Newcomers
-from hilum.store.schema import conflict, instance, reading
+from hilum.store.schema import conflict, former_header, instance, reading
 
 _SUPERSEDED_SECONDS = 3600.0
 _SAID = ("lease_token", "leased_until", "reason", "detail", "finished_at", "logits", "member_logits", "cam", "view", "timings")
 # Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
 _KNOWN_INSTANCE = select(instance).where(instance.c.sop_instance_uid == bindparam("uid")).with_for_update()
+_FORMER_HEADER = select(former_header.c.digest).where(
+    former_header.c.instance_id == bindparam("instance_id"), former_header.c.digest == bindparam("digest")
+)
 _LOCKED_READINGS = (
     select(reading.c.id).where(reading.c.instance_id.in_(bindparam("images", expanding=True))).order_by(reading.c.id).with_for_update()
 )
@@ -129,6 +132,9 @@ def _revise_header(connection: Connection, known: Row[Any], new: Instance, now: 
     values = codec.instance_values(dataclasses.replace(new, header_revision=known.header_revision + 1))
     del values["sop_instance_uid"]
     connection.execute(update(instance).where(instance.c.id == known.id).values(values))
+    former = {"instance_id": known.id, "digest": known.digest}
+    if connection.execute(_FORMER_HEADER, former).first() is None:
+        connection.execute(insert(former_header), former)
     if known.pixels_removed_at is None and known.path != new.path:
         # Not at once: an analyser may be reading it.
         expiring.expire(connection, known.path, "superseded", now + _SUPERSEDED_SECONDS, known.id)

@@ -130,6 +130,14 @@ expired_file = Table(
     Column("due_at", Float, nullable=False, index=True),
 )
 
+# Headers that a corrected one has replaced: whoever takes the files of a folder once more knows the old ones again.
+former_header = Table(
+    "former_header",
+    metadata,
+    Column("instance_id", Integer, ForeignKey("instance.id"), primary_key=True),
+    Column("digest", String(40), primary_key=True),
+)
+
 # Images that take no part in results, also such as have not come yet: a note may be faster than the row of its image.
 rejection = Table(
     "rejection",

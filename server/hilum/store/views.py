@@ -21,7 +21,7 @@ from hilum.store import commitments, comparison_views, destination_views, page_v
 from hilum.store import cursor as cursors
 from hilum.store.comparison_views import Comparisons
 from hilum.store.database import open_reader
-from hilum.store.schema import association, commitment, conflict, instance, rollout, rollout_event, study
+from hilum.store.schema import association, commitment, conflict, former_header, instance, rollout, rollout_event, study
 from hilum.store.study_views import StudyFilter
 
 __all__ = ["LedgerViews", "StudyFilter"]
@@ -118,6 +118,18 @@ class LedgerViews:
         with self._snapshot() as connection:
             found = connection.execute(select(instance.c.sop_instance_uid, instance.c.digest).where(chosen))
             return {row.sop_instance_uid: row.digest for row in found}
+
+    def known_digests(self, sop_instance_uids: Sequence[str]) -> dict[str, set[str]]:
+        """As `digests`, and those of data sets that a corrected header has replaced."""
+        joined = instance.outerjoin(former_header, former_header.c.instance_id == instance.c.id)
+        columns = (instance.c.sop_instance_uid, instance.c.digest, instance.c.pixels_removed_at, former_header.c.digest.label("former"))
+        known: dict[str, set[str]] = {}
+        with self._snapshot() as connection:
+            chosen = select(*columns).select_from(joined).where(instance.c.sop_instance_uid.in_(sop_instance_uids))
+            for row in connection.execute(chosen):
+                digests = known.setdefault(row.sop_instance_uid, set())
+                digests.update({row.former} - {None}, {row.digest} if row.pixels_removed_at is None else ())
+        return known
 
     def due_readings(self, at_most: int) -> int:
         """Readings of the lanes urgent and live that wait, counted up to `at_most`."""
