@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 
-from load_tests.ingest_cells import tls_words
+from load_tests.ingest_cells import LARGE_PDU, tls_words
 from load_tests.ingest_receivers import Certificates, Receiver, start
 from load_tests.peers import Orthanc
 from load_tests.serving import free_ports
@@ -54,7 +54,7 @@ def start_storescp(folder: Path, preload: Path | None = None, tls: Certificates 
 
 
 def start_orthanc(folder: Path) -> Receiver:
-    """As it comes, but for its folders, its ports, and one thing: it may overwrite nothing."""
+    """As it comes, but for its folders, its ports, and PDUs of 128 KiB, the most that it takes; without Nagle's algorithm."""
     dicom_port, http_port = free_ports(2)
     storage = folder / "storage"
     configuration = {
@@ -65,6 +65,7 @@ def start_orthanc(folder: Path) -> Receiver:
         "RemoteAccessAllowed": False,
         "DicomAlwaysAllowStore": True,
         "Plugins": [],
+        "MaximumPduLength": LARGE_PDU,
     }
     file = folder / "orthanc.json"
     file.write_text(json.dumps(configuration), encoding="utf-8")

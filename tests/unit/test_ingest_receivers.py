@@ -1,11 +1,19 @@
-"""CPU of a receiver that forks, as `make bench-ingest` counts it."""
+"""Receivers of `make bench-ingest`: CPU of one that forks, as it is counted, and what Orthanc takes."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
+from pynetdicom import AE
+from pynetdicom.sop_class import Verification
+
+from load_tests.ingest_cells import LARGE_PDU
+from load_tests.ingest_peers import start_orthanc
 from load_tests.ingest_receivers import _ticks_of_all
+from load_tests.peers import Orthanc
 
 # As `storescp --fork`: each child works for a moment, ends, and is waited for.
 _FORKING = """
@@ -29,3 +37,18 @@ def test_nothing_is_lost_while_children_are_waited_for() -> None:
         parent.communicate(b"\n")
     assert looks == sorted(looks)
     assert looks[-1] > 0
+
+
+def test_orthanc_takes_pdus_of_the_size_that_its_cells_name(tmp_path: Path) -> None:
+    if Orthanc.program() is None:
+        pytest.skip("Orthanc is not installed")
+    receiver = start_orthanc(tmp_path)
+    try:
+        sender = AE()
+        sender.add_requested_context(Verification)
+        association = sender.associate("127.0.0.1", receiver.port)
+        assert association.is_established
+        assert association.acceptor.maximum_length == LARGE_PDU
+        association.release()
+    finally:
+        receiver.close()
