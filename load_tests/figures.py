@@ -29,6 +29,7 @@ FIGURES: Mapping[str, Figure] = {
     "beyond_quiet_p95_seconds": Figure("last image to SR beyond the quiet period, p95", "s"),
     "beyond_quiet_p99_seconds": Figure("last image to SR beyond the quiet period, p99", "s"),
     "intended_to_sr_p99_seconds": Figure("intended start to SR, p99", "s"),
+    "intended_beyond_quiet_p99_seconds": Figure("intended start to SR beyond the quiet period, p99", "s"),
     "late_start_p99_seconds": Figure("lateness of the sender, p99", "s"),
     "memory_growth_mib_per_minute": Figure("growth of memory under load", "MiB/min"),
     "recovery_seconds": Figure("end of the load to idle latency", "s"),

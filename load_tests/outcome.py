@@ -70,7 +70,7 @@ def judge(scenario: Scenario, quiet_seconds: float, loaded: Loaded, arrivals: Ar
         "reported_of_offered": found.reported / max(1, found.offered),
         "studies_per_second": found.studies_per_second,
         **{f"beyond_quiet_{name}_seconds": beyond[name] for name in ("p50", "p95", "p99") if name in beyond},
-        **_named("intended_to_sr_p99_seconds", percentiles(found.intended_to_sr).get("p99")),
+        **_intended(found.intended_to_sr, quiet_seconds),
         **_named("late_start_p99_seconds", percentiles(found.late_starts).get("p99")),
         **_named("memory_growth_mib_per_minute", growth(loaded).get("all")),
         **_named("recovery_seconds", loaded.recovery_seconds),
@@ -157,6 +157,12 @@ def _cpu(loaded: Loaded, studies: int) -> dict[str, float]:
         return {}
     ours = loaded.own_cpu_seconds["generator"] + loaded.own_cpu_seconds["receiver"]
     return {"hilum_cpu_seconds_per_study": hilum / studies, "generator_of_hilum_cpu": ours / hilum}
+
+
+def _intended(latencies: Sequence[float], quiet_seconds: float) -> dict[str, float]:
+    if (p99 := percentiles(latencies).get("p99")) is None:
+        return {}
+    return {"intended_to_sr_p99_seconds": p99, "intended_beyond_quiet_p99_seconds": p99 - quiet_seconds}
 
 
 def _named(name: str, value: float | None) -> dict[str, float]:

@@ -112,6 +112,17 @@ def test_lost_and_changed_reports_and_silent_failures_break_their_goals():
     assert found.values["refused_studies"] == 3
 
 
+@pytest.mark.parametrize("name", ["steady", "idle", "mixed", "bursts"])
+def test_a_listener_that_keeps_senders_waiting_breaks_a_goal(name: str):
+    """By 6 s, of which nothing is left once the last image is accepted."""
+    sent = [Sent(f"1.{number}", 0.0, 0.0, 6.0, None) for number in range(20)]
+    reports = [(f"1.{number}", f"9.{number}", "a", 7.02 + number / 1000) for number in range(20)]
+    found = run(*reports, sent=sent)
+    held = {goal.name: goal.holds for goal in goals(found.values, scenario.read(name).goals) if "quiet period" in goal.name}
+    assert held.pop(FIGURES["intended_beyond_quiet_p99_seconds"].label) is False
+    assert set(held.values()) == {True}
+
+
 def test_the_saturation_is_what_is_reported_while_studies_are_sent():
     uids = [f"1.{number}" for number in range(49)]
     reports = [(uid, f"9{uid}", uid, number + 0.5 if number < 9 else 9.5) for number, uid in enumerate(uids)]
