@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -111,17 +112,18 @@ CASES: Final = (
 )  # fmt: skip
 
 
-def main() -> None:
-    """Compare, show, write."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Exit code: 0 all goals hold, 1 some do not."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="two small networks only")
     parser.add_argument("--result", type=Path, default=_RESULT)
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     before = circumstances()
     rows = [_row(case) for case in CASES if case.is_quick or not asked.quick]
     found = goals(rows)
     show(found)
     asked.result.write_text(json.dumps(as_json(rows, found, before), indent=1) + "\n", encoding="utf-8")
+    return 0 if all(goal.holds for goal in found) else 1
 
 
 def _row(case: Case) -> dict[str, Any]:
@@ -201,4 +203,4 @@ def as_json(rows: Sequence[Mapping[str, Any]], found: Sequence[Goal], before: Ma
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

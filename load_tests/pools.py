@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -31,8 +32,8 @@ _RESULT: Final = REPOSITORY / "load_tests/results/bench-pools.json"
 _CALLS, _WARM_CALLS, _IMAGES = 20, 5, 20
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, show, write down."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0 all goals hold, 1 some do not."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=12, help="(%(default)s)")
     parser.add_argument("--result", type=Path, default=_RESULT, help="(%(default)s)")
@@ -49,6 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     said = {"what": "CPU ms an image, one core, in turns", "measured_at": datetime.now(UTC).isoformat(timespec="seconds"), **before}
     text = json.dumps({**said, "rows": rows, "goals": [goal.as_json() for goal in found]}, indent=1)
     options.result.write_text(text + "\n", encoding="utf-8")
+    return 0 if all(goal.holds for goal in found) else 1
 
 
 def _precisions() -> list[str]:
@@ -90,4 +92,4 @@ def _cpu_ms(engine: Engine, image: Batch) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

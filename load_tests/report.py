@@ -12,6 +12,7 @@ import argparse
 import gc
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,18 +34,19 @@ _REFERENCE, _TEMPLATE, _JSON = "SR, reference builder", "SR, template", "JSON be
 Step = tuple[Callable[[], object], int]
 
 
-def main() -> None:
-    """Measure, show, write."""
+def main(words: Sequence[str] | None = None) -> int:
+    """Exit code: 0 all goals hold, 1 some do not."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--result", type=Path, default=_RESULT)
-    asked = parser.parse_args()
+    asked = parser.parse_args(words)
     before = circumstances()
     with tempfile.TemporaryDirectory() as folder:
         seconds = measured(steps(Path(folder)), asked.rounds)
     found = goals(seconds)
     show(seconds, found)
     asked.result.write_text(json.dumps(as_json(seconds, found, before), indent=1) + "\n", encoding="utf-8")
+    return 0 if all(goal.holds for goal in found) else 1
 
 
 def steps(folder: Path) -> dict[str, Step]:
@@ -125,4 +127,4 @@ def as_json(seconds: Mapping[str, Sequence[float]], found: Sequence[Goal], befor
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

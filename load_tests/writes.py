@@ -15,6 +15,7 @@ import mmap
 import os
 import random
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,8 +42,8 @@ Turn = Mapping[str, Mapping[str, float]]
 """Way to step to milliseconds."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, show, write down."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit code: 0 all goals hold, 1 some do not."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=25, help="(%(default)s)")
     parser.add_argument("--folder", type=Path, default=None, help="on the file system to be measured (that of temporary files)")
@@ -65,6 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options.result.write_text(
         json.dumps({**said, "rows": rows, "goals": [goal.as_json() for goal in goals]}, indent=1) + "\n", encoding="utf-8"
     )
+    return 0 if all(goal.holds for goal in goals) else 1
 
 
 def _ratio(turns: Sequence[Turn]) -> float:
@@ -125,4 +127,4 @@ def _read_past_cache(file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
