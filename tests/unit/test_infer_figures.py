@@ -119,6 +119,8 @@ def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
     for transport, in_flight in (("bare", 1), ("as served", 1), ("as served", 2)):
         found.add((MODEL, transport, "closed", 1, in_flight), window(30, latency=0.05))
     found.add(("null, fp16", "as served", "closed", 16, 1), window(batch=16, latency=0.0012))
+    found.add((MODEL, "bare", "closed", 4, 1), window(60, batch=4))
+    found.add((MODEL, "as served", "closed", 4, 2), window(57, batch=4))
     found.add((MODEL, "as served", "open", 1, 0), window(21, latency=0.08))
     result = tmp_path / "bench-infer.json"
     around = {"machine": {"cores": 2, "cpu": "a CPU", "load_average_before": 0.1}}
@@ -126,7 +128,7 @@ def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
     lines = list(inference_tables(lambda *cells: " | ".join(cells), result))
     assert "in the short form" in lines[1]
     assert "fp16 | as served | 16 | 1.20 ms | 100 | 0.075 | 0.025 | 0.025 | 0.025" in lines
-    assert f"{MODEL} | 30.0 / 30.0 | 100.0 / 97.0 | 50 ms" in lines
-    assert f"{MODEL} | through Triton | 21.0 | 80 ms | 80 ms" in lines
+    assert f"{MODEL} | 30.0 / 30.0 | 60.0 / 57.0 | 100.0 / 97.0 | 50 ms" in lines
+    assert f"{MODEL} | through Triton | 21.0 | 35 % | 80 ms | 80 ms" in lines
     assert sum(line.endswith("| yes") for line in lines) == 3
     assert "make bench-infer" in "".join(inference_tables(lambda *cells: "", tmp_path / "absent.json"))
