@@ -13,7 +13,7 @@ _SYSTEMS: Final = ("plain", "informed", "hilum")
 
 
 def peer_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str]:
-    """A line a system (medians of the rounds), where its CPU goes, and the goals."""
+    """A line a system (medians of the rounds), where its CPU goes, how far scores are apart, and the goals."""
     found = json.loads(result.read_text(encoding="utf-8"))
     rounds: Sequence[Mapping[str, Any]] = found["rounds"]
     machine = found["machine"]
@@ -21,6 +21,8 @@ def peer_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str]
     yield "| system | studies/s | CPU ms a study | idle, p95 | of which |\n|---|--:|--:|--:|---|"
     for name in _SYSTEMS:
         yield row(name, *_figures([measured[name] for measured in rounds]))
+    apart = ", ".join(f"{name} peer {value:.4f}" for name, value in found["largest_score_differences"].items())
+    yield f"\nLargest difference of a score from Hilum's: {apart}."
     yield "\n| goal | measured | wanted | holds |\n|---|--:|--:|---|"
     for goal in found["goals"]:
         sign = "at most" if goal["at_most"] else "at least"

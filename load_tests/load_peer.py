@@ -78,9 +78,9 @@ def measure(options: argparse.Namespace) -> int:
         Mix((Part(1.0, CALLING_AE_TITLE, tuple(tuple(encode(image) for image in study) for study in studies)),)).save(Path(folder))
         apart = same_reading({name: scores(name, made, studies[0], options) for name in SYSTEMS})
         rounds = [one_round(number, made, Path(folder), options) for number in range(1, options.rounds + 1)]
-    kept = comparing.goals(rounds, apart)
-    result.show(rounds, kept)
-    result.write(options.result, rounds, kept, around)
+    kept = comparing.goals(rounds)
+    result.show(rounds, apart, kept)
+    result.write(options.result, rounds, apart, kept, around)
     say(f"written: {options.result}")
     return 0 if all(goal.holds for goal in kept) else 1
 

@@ -76,10 +76,7 @@ def differences(scores: Mapping[str, Scores]) -> dict[str, float]:
     return {name: max(abs(ours[key] - theirs[key]) for key in ours) for name, theirs in scores.items() if name != "hilum"}
 
 
-def goals(rounds: Sequence[Round], apart: Mapping[str, float]) -> list[Goal]:
-    """Medians of the rounds' ratios against the project's goals, and that all read the same."""
+def goals(rounds: Sequence[Round]) -> list[Goal]:
+    """Medians of the rounds' ratios against the project's goals."""
     found = ratios(rounds)
-    kept = [Goal(name, median(found[name]), "times", goal, at_most) for name, (goal, at_most) in _GOALS.items()]
-    return kept + [
-        Goal(f"largest difference of a score, {name} peer and Hilum", value, "", TOLERANCES[name]) for name, value in apart.items()
-    ]
+    return [Goal(name, median(found[name]), "times", goal, at_most) for name, (goal, at_most) in _GOALS.items()]

@@ -89,13 +89,12 @@ def a_round(hilum_cpu: float = 0.1) -> dict[str, Measured]:
 
 def test_goals_are_medians_of_the_ratios_of_rounds():
     rounds = [a_round(), a_round(0.2), a_round(0.05)]
-    found = {goal.name: goal for goal in comparing.goals(rounds, {"plain": 0.01, "informed": 0.2})}
+    found = {goal.name: goal for goal in comparing.goals(rounds)}
     assert found["CPU of the plain peer / Hilum's"].value == pytest.approx(8)
     assert found["CPU of the informed peer / Hilum's"].value == pytest.approx(4)
     assert found["studies/s of Hilum / the plain peer"].value == pytest.approx(6)
     assert found["idle p95 of Hilum / the plain peer"].value == pytest.approx(0.25)
-    assert found["largest difference of a score, plain peer and Hilum"].holds
-    assert not found["largest difference of a score, informed peer and Hilum"].holds
+    assert len(found) == 4
     assert comparing.ratios(rounds)["CPU of the plain peer / Hilum's"] == pytest.approx([8, 4, 16])
 
 
