@@ -32,7 +32,7 @@ load: setup ## a load scenario; SCENARIO=list names them, LOAD="--seconds 300", 
 load-peer: setup ## Hilum beside Orthanc with Python workers, in turns; PEER="--rounds 2", docs/peer.md
 	@$(BIN)/python -m load_tests.load_peer $(PEER)
 
-proof: setup ## faults under load, hours; PROOF="--short", PROOF="kills --seed 7", docs/proof.md
+proof: setup ## faults under load, an hour; PROOF="--short", PROOF="kills --seed 7", docs/proof.md
 	@$(BIN)/python -m load_tests.proof $(PROOF)
 
 goldens: setup ## recipes beside their authors' operations; GOLDENS="--record" when the table is right, docs/recipes.md
