@@ -126,6 +126,12 @@ def test_identity_is_decoded_and_whole():
     assert study["study_instance_uid"] == job.result.study_instance_uid
 
 
+def test_several_values_are_joined_as_dicom_writes_them():
+    release = make_release()
+    study = content_of(report_of(images(("PA",), AccessionNumber=["A1", "A2"]), release), release)["study"]
+    assert study["accession_number"] == "A1\\A2"
+
+
 def test_an_untrained_release_says_so():
     release = make_release(is_trained=False)
     content = content_of(report_of(images(), release), release)

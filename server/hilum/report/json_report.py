@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from pydicom.multival import MultiValue
+
 from hilum.domain import Document, Finding, Release, ReportJob, Result, SourceImage
 from hilum.errors import NotAnalysed
 from hilum.report.codes import device_uid
@@ -103,7 +105,7 @@ def _text(value: Any) -> str | None:  # noqa: ANN401 - whatever pydicom makes of
     """None for absent and empty; the backslash joins several values, as in the DICOM encoding."""
     if value in (None, ""):
         return None
-    return "\\".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return "\\".join(map(str, value)) if isinstance(value, MultiValue | list | tuple) else str(value)
 
 
 def _release(release: Release, result: Result) -> dict[str, Any]:
