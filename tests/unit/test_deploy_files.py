@@ -62,7 +62,7 @@ def test_what_the_package_is_built_from_is_copied_before():
 
 def test_environment_in_dockerfile_compose_and_unit_names_settings():
     known = {"HILUM_" + name.upper().replace(".", "__") for name, *_ in describe()} | {"HILUM_CONFIG"}
-    dockerfile = re.findall(r"\bHILUM_\w+(?==)", " ".join(rest for word, rest in DOCKERFILE if word == "ENV"))
+    dockerfile = re.findall(r"\bHILUM_\w+(?==)", environment_of_image())
     compose = [name for service in COMPOSE["services"].values() for name in service.get("environment", {})]
     unit = re.findall(r"\bHILUM_\w+(?==)", unit_file()["Service"]["Environment"])
     named = {name for name in (*dockerfile, *compose, *unit) if name.startswith("HILUM_")}
@@ -107,6 +107,18 @@ def test_systemd_unit_is_hardened_and_patient():
     assert service["ExecStart"].endswith("hilum serve")
     assert {service[key] for key in ("NoNewPrivileges", "DynamicUser", "ProtectHome", "PrivateTmp")} == {"yes"}
     assert service["StateDirectory"] == "hilum"
+
+
+def test_unit_and_image_name_the_same_folder_of_releases():
+    """An installed wheel holds none, so the default folder, beside the source, is not there."""
+    places = [re.findall(r"HILUM_MODELS__MANIFESTS=(\S+)", text) for text in (unit_file()["Service"]["Environment"], environment_of_image())]
+    (folder,), in_image = places
+    assert [folder] == in_image
+    assert f"copy the folder model_repository of the checkout to {folder}." in (DEPLOY / "systemd/hilum.service").read_text()
+
+
+def environment_of_image() -> str:
+    return " ".join(rest for word, rest in DOCKERFILE if word == "ENV")
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
