@@ -89,8 +89,41 @@ def test_alerts_fire_and_stay_silent(tmp_path: Path):
     assert words.returncode == 0, words.stdout + words.stderr
 
 
-def silent(name: str) -> dict[str, object]:
-    return {"eval_time": "20m", "alertname": name, "exp_alerts": []}
+REFUSED, RESTARTS = 'hilum_instances_refused_total{status="0xA700"}', 'hilum_process_restarts_total{role="analyser"}'
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.parametrize(
+    ("series", "values", "name", "raised", "silent"),
+    [
+        (REFUSED, "_x8 40x40", "HilumImagesRefused", ["9m", "17m"], ["7m", "30m"]),
+        (REFUSED, "0x8 40x40", "HilumImagesRefused", ["9m", "17m"], ["8m", "30m"]),
+        (REFUSED, "_x8 40x20 _x15 3x20", "HilumImagesRefused", ["9m", "46m"], ["30m", "43m", "60m"]),
+        (REFUSED, "40x15 2x20", "HilumImagesRefused", ["17m", "24m"], ["14m", "30m"]),
+        (REFUSED, "_x8 0x40", "HilumImagesRefused", [], ["9m", "30m"]),
+        (RESTARTS, "_x8 4x40", "HilumProcessesRestart", ["9m", "22m"], ["7m", "30m"]),
+        (RESTARTS, "_x8 2 3 4x40", "HilumProcessesRestart", ["10m", "22m"], ["9m", "30m"]),
+        (RESTARTS, "_x8 3x40", "HilumProcessesRestart", [], ["9m", "20m", "30m"]),
+    ],
+    ids=["first", "later", "after a pause", "after a restart", "none", "crashes", "more of them", "a few"],
+)
+def test_what_was_before_the_first_scrape_is_said_and_not_for_ever(
+    series: str, values: str, name: str, raised: list[str], silent: list[str], tmp_path: Path
+):
+    """A counter with labels has no series before it counts, so that Prometheus may see it begin with any number."""
+    (rule,) = (rule for group in RULES["groups"] for rule in group["rules"] if rule.get("alert") == name)
+    label, value = re.search(r'(\w+)="(\w+)"', series).groups()
+    said = {key: text.replace(f"{{{{ $labels.{label} }}}}", value) for key, text in rule["annotations"].items()}
+    alerts = [{"exp_labels": {"severity": "ticket", label: value}, "exp_annotations": said}]
+    asked = [{"eval_time": at, "alertname": name, "exp_alerts": alerts} for at in raised]
+    asked += [{"eval_time": at, "alertname": name, "exp_alerts": []} for at in silent]
+    test = {"interval": "1m", "input_series": [{"series": series, "values": values}], "alert_rule_test": asked}
+    path = tmp_path / "test.yml"
+    path.write_text(
+        yaml.safe_dump({"rule_files": [str(DEPLOY / "prometheus/rules.yml")], "evaluation_interval": "1m", "tests": [test]})
+    )
+    words = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
+    assert words.returncode == 0, words.stdout + words.stderr
 
 
 def stuck_alert() -> dict[str, dict[str, str]]:
