@@ -111,9 +111,9 @@ def test_systemd_unit_is_hardened_and_patient():
 
 def test_unit_and_image_name_the_same_folder_of_releases():
     """An installed wheel holds none, so the default folder, beside the source, is not there."""
-    places = [re.findall(r"HILUM_MODELS__MANIFESTS=(\S+)", text) for text in (unit_file()["Service"]["Environment"], environment_of_image())]
-    (folder,), in_image = places
-    assert [folder] == in_image
+    texts = unit_file()["Service"]["Environment"], environment_of_image()
+    (folder,), in_image = (re.findall(r"HILUM_MODELS__MANIFESTS=(\S+)", text) for text in texts)
+    assert in_image == [folder]
     assert f"copy the folder model_repository of the checkout to {folder}." in (DEPLOY / "systemd/hilum.service").read_text()
 
 

@@ -119,9 +119,7 @@ def test_what_was_before_the_first_scrape_is_said_and_not_for_ever(
     asked += [{"eval_time": at, "alertname": name, "exp_alerts": []} for at in silent]
     test = {"interval": "1m", "input_series": [{"series": series, "values": values}], "alert_rule_test": asked}
     path = tmp_path / "test.yml"
-    path.write_text(
-        yaml.safe_dump({"rule_files": [str(DEPLOY / "prometheus/rules.yml")], "evaluation_interval": "1m", "tests": [test]})
-    )
+    path.write_text(yaml.safe_dump({"rule_files": [str(DEPLOY / "prometheus/rules.yml")], "evaluation_interval": "1m", "tests": [test]}))
     words = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
     assert words.returncode == 0, words.stdout + words.stderr
 
