@@ -14,6 +14,7 @@ import typer
 from hilum.cli.frame import (
     Config,
     conflicts_app,
+    explained,
     images_app,
     migrated_settings,
 )
@@ -21,7 +22,16 @@ from hilum.cli.frame import (
 if TYPE_CHECKING:
     from hilum.store.decisions import Decisions
 
-ConflictId = Annotated[int, typer.Argument(help="Number of the conflict, as `hilum conflicts list` shows it.")]
+
+def _row_id(value: int) -> int:
+    from hilum.store.schema import MAXIMUM_ROW_ID  # noqa: PLC0415 - imports SQLAlchemy
+
+    if not 0 < value <= MAXIMUM_ROW_ID:
+        raise typer.BadParameter(f"{value} is not in the range 1 to {MAXIMUM_ROW_ID}.")
+    return value
+
+
+ConflictId = Annotated[int, typer.Argument(callback=_row_id, help="Number of the conflict, as `hilum conflicts list` shows it.")]
 
 
 @conflicts_app.command("list")
@@ -34,7 +44,8 @@ def list_conflicts(
 
     views, cursor = LedgerViews(settings.ledger_url), None
     while True:
-        found, cursor = views.conflicts(limit=500, cursor=cursor)
+        with explained():
+            found, cursor = views.conflicts(limit=500, cursor=cursor)
         for item in found:
             if every or item["state"] == "held":
                 print(*(item[name] for name in ("id", "state", "sop_instance_uid", "calling_ae_title", "size_bytes", "path")), sep="  ")
@@ -72,10 +83,10 @@ def _decide(config: Path | None, decide: Callable[[Decisions], dict[str, Any] | 
     from hilum.store.decisions import CannotResolve  # noqa: PLC0415 - imports the ledger
     from hilum.wiring.deciding import open_decisions  # noqa: PLC0415 - the same
 
-    with closing(open_decisions(settings)) as decisions:
+    with explained(), closing(open_decisions(settings)) as decisions:
         try:
             found = decide(decisions)
-        except (CannotResolve, OSError) as error:
+        except CannotResolve as error:
             print(f"hilum: {error}", file=sys.stderr)
             raise typer.Exit(1) from error
     if found is None:

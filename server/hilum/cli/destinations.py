@@ -11,6 +11,7 @@ import typer
 from hilum.cli.frame import (
     Config,
     destinations_app,
+    explained,
     migrated_settings,
     settings_of,
 )
@@ -39,7 +40,9 @@ def list_destinations(config: Config = None) -> None:
     settings = migrated_settings(config)
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
-    for item in LedgerViews(settings.ledger_url).destination_states(settings.destinations):
+    with explained():
+        found = LedgerViews(settings.ledger_url).destination_states(settings.destinations)
+    for item in found:
         words = ["PAUSED" if item["is_paused"] else "in use" if item["is_configured"] else "not in the settings"]
         words += [f"{item[name]} {name}" for name in ("due", "waiting", "leased") if item[name]]
         words += [f"{count} dead: {reason}" for reason, count in item["dead"].items()]
@@ -65,5 +68,6 @@ def _pause(config: Path | None, name: str, *, is_paused: bool) -> None:
     if name not in settings.destinations:
         print(f"hilum: no destination {name!r} in the settings; known: {', '.join(settings.destinations) or 'none'}", file=sys.stderr)
         raise typer.Exit(2)
-    Ledger(settings.ledger_url).pause(name, is_paused=is_paused)
+    with explained():
+        Ledger(settings.ledger_url).pause(name, is_paused=is_paused)
     print(f"{name}: {'paused' if is_paused else 'in use'}")

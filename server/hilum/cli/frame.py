@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from hilum import __version__
-from hilum.errors import ConfigurationError
+from hilum.errors import ConfigurationError, Retry
 from hilum.settings import Settings, load
 
 app = typer.Typer(
@@ -43,15 +45,67 @@ Config = Annotated[
 ]
 
 
+_WRONG_PATH: Final = (PermissionError, FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
 @contextmanager
-def explained() -> Iterator[None]:
-    """Every problem of the settings on its own line, exit status 2."""
+def settings_explained() -> Iterator[None]:
+    """Every problem of the settings on its own line, exit status 2. Alone for a server: all else belongs into its log, with a traceback."""
     try:
         yield
     except ConfigurationError as error:
-        for problem in error.problems:
-            print(f"hilum: {problem}", file=sys.stderr)
-        raise typer.Exit(2) from error
+        raise _ended(2, *error.problems) from error
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """The same; exit status 2 also for a path that is not usable, 1 for a disk or a ledger that does not do what it should."""
+    with settings_explained():
+        try:
+            yield
+        except BrokenPipeError:
+            raise  # who reads our output has left, and typer ends for it
+        except OSError as error:
+            raise _ended(2 if isinstance(error, _WRONG_PATH) else 1, _of_path(error)) from error
+        except Retry as error:
+            raise _ended(1, f"{error.detail}{'; `hilum check` says more' if error.is_outage else ''}") from error
+        except _of_database() as error:
+            raise _ended(
+                1, f"ledger: {_words(error)}. It has to run, to be writable for this user and to have room: then do it again."
+            ) from error
+
+
+def _ended(status: int, *problems: str) -> typer.Exit:
+    for problem in problems:
+        print(f"hilum: {problem}", file=sys.stderr)
+    return typer.Exit(status)
+
+
+def _of_path(error: OSError) -> str:
+    """Of two paths the second: what was to be written."""
+    path = error.filename2 or error.filename
+    return f"{f'{path}: ' if path else ''}{error.strerror or type(error).__name__}. {_advice(error)}"
+
+
+def _advice(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return "Do this as the user of the server, as in `sudo -u hilum hilum ...`, or as one who may."
+    if isinstance(error, _WRONG_PATH):
+        return "Give another path."
+    return "Make room there, then do it again." if error.errno in _FULL else "See what is wrong there, then do it again."
+
+
+def _of_database() -> tuple[type[Exception], ...]:
+    """Looked up when something was raised: no command is to wait for SQLAlchemy's import."""
+    from hilum.store.database import AWAY  # noqa: PLC0415 - as said
+
+    return *AWAY, sqlite3.OperationalError
+
+
+def _words(error: Exception) -> str:
+    """The first line of the database's own, without our statement and its values."""
+    return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
 
 
 def settings_of(config: Path | None) -> Settings:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hilum.cli.frame import Config, app, explained, migrated_settings
-from hilum.errors import Retry
 from hilum.settings import is_ae_title
 
 if TYPE_CHECKING:
@@ -50,12 +49,8 @@ def ingest(
     telemetry.configure_logging("error", settings.log.format, "ingest")
     origin = ingesting.Origin(calling, to, None if lane == "route" else Lane[lane.upper()])
     began = time.monotonic()
-    try:
-        with explained(), _Progress() as progress:
-            fates = ingesting.ingest(settings, paths, origin, jobs, progress.note, progress.waiting)
-    except Retry as error:
-        print(f"hilum: {error.detail}", file=sys.stderr)
-        raise typer.Exit(1) from error
+    with explained(), _Progress() as progress:
+        fates = ingesting.ingest(settings, paths, origin, jobs, progress.note, progress.waiting)
     print(", ".join(f"{fates[fate]} {fate}" for fate in Fate) + f" in {time.monotonic() - began:.1f} s")
     is_all_in = not fates[Fate.REFUSED] and not fates[Fate.FAILED]
     raise typer.Exit(0 if is_all_in and sum(fates.values()) > fates[Fate.SKIPPED] else 1)

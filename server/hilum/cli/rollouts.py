@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hilum.cli.frame import Config, migrated_settings, rollout_app
+from hilum.cli.frame import Config, explained, migrated_settings, rollout_app
 from hilum.domain import Rollout, RolloutMode
 
 if TYPE_CHECKING:
@@ -123,11 +123,12 @@ def _verbs(config: Path | None) -> Iterator[RolloutVerbs]:
     from hilum.wiring.rollouts import RolloutVerbs  # noqa: PLC0415 - the same
 
     verbs = RolloutVerbs(settings, Rollouts(settings.ledger_url), LedgerViews(settings.ledger_url))
-    try:
-        yield verbs
-    finally:
-        verbs.rollouts.close()
-        verbs.views.close()
+    with explained():
+        try:
+            yield verbs
+        finally:
+            verbs.rollouts.close()
+            verbs.views.close()
 
 
 def _what(event: Mapping[str, Any]) -> str:

@@ -13,6 +13,7 @@ from hilum.cli.frame import (
     app,
     explained,
     migrated_settings,
+    settings_explained,
     settings_of,
 )
 from hilum.wiring.state_folder import hold
@@ -31,7 +32,7 @@ def serve(
         print(f"hilum: unknown role {role!r}; use all, listener, analyser, dispatcher or api", file=sys.stderr)
         raise typer.Exit(2)
     settings = settings_of(config)
-    with explained(), hold(settings, role):
+    with settings_explained(), hold(settings, role):
         from hilum import telemetry  # noqa: PLC0415 - its metrics go where `hold` has said
         from hilum.supervisor import Supervisor  # noqa: PLC0415 - the same
 
@@ -45,7 +46,8 @@ def check(config: Config = None) -> None:
     settings = settings_of(config)
     from hilum.supervisor.doctor import examine  # noqa: PLC0415 - imports every room
 
-    findings = list(examine(settings))
+    with explained():
+        findings = list(examine(settings))
     for finding in findings:
         print(f"{'ok     ' if finding.ok else 'PROBLEM'} {finding.name}: {finding.detail}")
         if not finding.ok and finding.advice:

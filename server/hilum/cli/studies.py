@@ -32,8 +32,8 @@ def study(
 
     with explained():
         require_revision(settings.ledger_url)
-    views = LedgerViews(settings.ledger_url)
-    detail = views.study(uid)
+        views = LedgerViews(settings.ledger_url)
+        detail = views.study(uid)
     if detail is None:
         print(f"hilum: no study {uid} in the ledger; `GET /api/v1/studies` lists what there is", file=sys.stderr)
         raise typer.Exit(1)
@@ -74,7 +74,7 @@ def requeue(
     settings = settings_of(config)
     with explained():
         require_revision(settings.ledger_url)
-    count = Ledger(settings.ledger_url).requeue(stage, reason=reason, study_uid=study_uid, destination_name=destination)
+        count = Ledger(settings.ledger_url).requeue(stage, reason=reason, study_uid=study_uid, destination_name=destination)
     print(f"{count} item{'' if count == 1 else 's'} of {stage} due again")
 
 
@@ -88,7 +88,8 @@ def complete_study(
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
 
-    done = Ledger(settings.ledger_url).complete(uid, is_waiting=not without_waiting)
+    with explained():
+        done = Ledger(settings.ledger_url).complete(uid, is_waiting=not without_waiting)
     if done is None:
         print(f"hilum: no study {uid} in the ledger; `GET /api/v1/studies` lists what there is", file=sys.stderr)
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from hilum.wiring.sockets import bind
 from hilum_preprocessing import compiled as resizing
 
 _CONNECT_SECONDS = 3.0
+_AS_SERVER = "Do this as the user of the server, as in `sudo -u hilum hilum check`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,32 +45,32 @@ class Check:
 def examine(settings: Settings) -> Iterator[Check]:
     """Every check, in the order in which a person would mend them."""
     yield Check("settings", ok=True, detail="valid")
-    yield from _state_folder(settings)
-    yield (ledger := _ledger(settings))
+    yield from _unless_refused("state folder", _state_folder(settings))
+    yield from (ledger := list(_unless_refused("ledger", _ledger(settings))))
     yield from _dicom_ports(settings.receive)
     yield _port("api", settings.api.host, settings.api.port)
     yield Check("receive", ok=True, detail=f"large objects {receiving.loaded()[1]}")
     yield Check("resize", ok=True, detail=resizing.loaded()[1])
-    yield from _releases(settings)
-    if ledger.ok and not _is_new(settings.ledger_url):
-        yield from _rollouts(settings)
-    yield from _triton(settings)
-    yield from (_watched(name, watch) for name, watch in settings.watch.items())
+    yield from _unless_refused("releases", _releases(settings))
+    if all(check.ok for check in ledger) and not _is_new(settings.ledger_url):
+        yield from _unless_refused("rollouts", _rollouts(settings))
+    yield from _unless_refused("triton", _triton(settings))
+    for name, watch in settings.watch.items():
+        yield from _unless_refused(f"watch {name}", _watched(name, watch))
     yield from (_sender(title, sender) for title, sender in settings.senders.items())
     if not settings.destinations:
         advice = "Add [destinations.<name>] to the settings; until then results are only in REST."
         yield Check("destinations", ok=False, detail="none configured", advice=advice)
     for name, destination in settings.destinations.items():
-        yield _destination(name, destination)
+        yield from _unless_refused(f"destination {name}", _destination(name, destination))
 
 
 def _state_folder(settings: Settings) -> Iterator[Check]:
     folder = settings.site.state_dir
     existing = next(path for path in (folder, *folder.resolve().parents) if path.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
-        yield Check(
-            "state folder", ok=False, detail=f"{folder} is not writable", advice="Make it writable for this user, or set site.state_dir."
-        )
+        advice = f"{_AS_SERVER}, make it writable for this user, or set site.state_dir."
+        yield Check("state folder", ok=False, detail=f"{folder} is not writable", advice=advice)
         return
     yield Check("state folder", ok=True, detail=f"{folder}{'' if folder.exists() else ' (will be made)'}")
     free, reserve = shutil.disk_usage(existing).free, settings.receive.reserve_bytes
@@ -97,11 +98,9 @@ def _direct_io(settings: Settings, existing: Path) -> Check:
     return Check("direct I/O", not found, "; ".join(found) or "large objects go past the page cache, but for those over TLS", advice)
 
 
-def _ledger(settings: Settings) -> Check:
+def _ledger(settings: Settings) -> Iterator[Check]:
     url = settings.ledger_url
-    if _is_new(url):
-        return Check("ledger", ok=True, detail="SQLite, will be made at the first start")
-    return _unless_refused("ledger", lambda: _revision(url))
+    yield Check("ledger", ok=True, detail="SQLite, will be made at the first start") if _is_new(url) else _revision(url)
 
 
 def _is_new(url: str) -> bool:
@@ -131,12 +130,12 @@ def _certificates(receive: Receive) -> Check:
     return Check("receive TLS", ok=True, detail=f"certificate and key belong together; senders {senders}")
 
 
-def _watched(name: str, watch: Watch) -> Check:
+def _watched(name: str, watch: Watch) -> Iterator[Check]:
     """What cannot be moved or deleted would be taken once and stay."""
     wanted = os.R_OK | os.X_OK | (0 if watch.when_taken == "keep" else os.W_OK)
     is_usable = watch.path.is_dir() and os.access(watch.path, wanted)
     advice = f"Make it a folder that this user may read{'' if watch.when_taken == 'keep' else ' and write'}, or set watch.{name}.path."
-    return Check(f"watch {name}", is_usable, str(watch.path), advice)
+    yield Check(f"watch {name}", is_usable, str(watch.path), advice)
 
 
 def _sender(title: str, sender: Sender) -> Check:
@@ -220,17 +219,18 @@ def _triton(settings: Settings) -> Iterator[Check]:
         yield Check("triton", ok=True, detail="embedded tritonserver can start")
 
 
-def _destination(name: str, destination: Destination) -> Check:
+def _destination(name: str, destination: Destination) -> Iterator[Check]:
     title = f"destination {name}"
     if destination.kind == "folder":
         path = destination.path or Path()
         ok = os.access(path if path.exists() else path.parent, os.W_OK)
-        return Check(title, ok, f"folder {path}", "Make it writable for this user.")
-    if destination.kind == "sender":
-        return Check(title, ok=True, detail=f"back to {', '.join(destination.ports)}, wherever their studies come from")
-    where = f"{destination.ae_title}@{destination.host}:{destination.port}"
-    advice = "Nothing answers there: check host, port and firewall; results wait until it does."
-    return Check(title, _accepts(destination.host, destination.port), where, advice)
+        yield Check(title, ok, f"folder {path}", "Make it writable for this user.")
+    elif destination.kind == "sender":
+        yield Check(title, ok=True, detail=f"back to {', '.join(destination.ports)}, wherever their studies come from")
+    else:
+        where = f"{destination.ae_title}@{destination.host}:{destination.port}"
+        advice = "Nothing answers there: check host, port and firewall; results wait until it does."
+        yield Check(title, _accepts(destination.host, destination.port), where, advice)
 
 
 def _accepts(host: str, port: int) -> bool:
@@ -241,8 +241,17 @@ def _accepts(host: str, port: int) -> bool:
         return False
 
 
-def _unless_refused(name: str, look: Callable[[], Check]) -> Check:
+def _unless_refused(name: str, checks: Iterator[Check]) -> Iterator[Check]:
+    """All of them, or up to the one that could not be looked at, and why."""
     try:
-        return look()
+        yield from checks
     except ConfigurationError as error:
-        return Check(name, ok=False, detail="; ".join(error.problems))
+        yield Check(name, ok=False, detail="; ".join(error.problems))
+    except OSError as error:
+        advice = f"{_AS_SERVER}, or let this user look there." if isinstance(error, PermissionError) else "See what is wrong there."
+        yield Check(
+            name,
+            ok=False,
+            detail=f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or type(error).__name__}",
+            advice=advice,
+        )

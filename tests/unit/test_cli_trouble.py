@@ -1,0 +1,148 @@
+"""The command line where a folder, a disk or a ledger is not as it should be: what to do, and no traceback."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from hilum.cli.frame import explained
+from hilum.domain import Lane
+from hilum.store.database import open_engine
+from hilum.store.ledger import Ledger
+from tests.support.disks import fill_to, small_disk
+from tests.support.ledgers import migrated_sqlite
+from tests.support.street import Clock, Street
+
+HILUM = str(Path(sys.executable).with_name("hilum"))
+NOBODY = 65534
+AS_SERVER = "as the user of the server, as in `sudo -u hilum hilum"
+STUDY = "1.2.3"
+
+
+def hilum(state: Path, *words: str | Path, user: int | None = None) -> subprocess.CompletedProcess[str]:
+    """A command on this state folder; `user`: for root only."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("HILUM_")}
+    environment |= {"HILUM_SITE__STATE_DIR": str(state), "COLUMNS": "80"}
+    command = [HILUM, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd="/", env=environment, user=user, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """With a ledger and an archive, both empty."""
+    folder = tmp_path / "state"
+    (folder / "archive" / "locks").mkdir(parents=True)
+    migrated_sqlite(folder)
+    return folder
+
+
+@pytest.fixture
+def street(state: Path) -> Iterator[Street]:
+    """On the ledger of `state`."""
+    clock = Clock()
+    ledger = Ledger(f"sqlite:///{state / 'ledger.sqlite'}", clock)
+    yield Street(ledger, clock)
+    ledger.close()
+
+
+@pytest.fixture
+def closed() -> Iterator[Path]:
+    """A state folder into which `stranger` may not look; not in `tmp_path`, which others may not enter at all."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o711)
+        state = Path(folder, "state")
+        state.mkdir()
+        migrated_sqlite(state)
+        state.chmod(0o700 if os.geteuid() == 0 else 0)
+        yield state
+        state.chmod(0o700)
+
+
+def stranger(state: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command by somebody who is not the owner of the state folder, or, where that takes root, by one who has closed it to himself."""
+    return hilum(state, *words, user=NOBODY if os.geteuid() == 0 else None)
+
+
+@pytest.mark.parametrize("inside", [".", "below"])
+def test_check_by_a_stranger_says_who_has_to_run_it(inside: str, closed: Path) -> None:
+    done = stranger(closed / inside, "check")
+    assert done.returncode == 1, done.stderr
+    lines = done.stdout.splitlines()
+    for name in ("state folder", "ledger"):
+        (place,) = (number for number, line in enumerate(lines) if line.startswith(f"PROBLEM {name}: "))
+        assert AS_SERVER in lines[place + 1]
+    assert "checks, " in lines[-1], "it goes on to its end"
+
+
+def test_migrate_by_a_stranger_says_who_has_to_run_it(closed: Path) -> None:
+    done = stranger(closed / "below", "migrate")
+    assert (done.returncode, done.stderr.startswith(f"hilum: {closed}"), AS_SERVER in done.stderr) == (2, True, True), done.stderr
+
+
+def test_a_backup_to_what_is_no_folder_names_it(state: Path) -> None:
+    (state.parent / "file").write_text("")
+    for target in (state.parent / "file", state.parent / "file" / "below", Path("/proc/nothing")):
+        done = hilum(state, "backup", target)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.startswith(f"hilum: {target}")
+        assert "Give another path." in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("free", "said"),
+    [(64 * 1024, "hilum: ledger: database or disk is full."), (1024 * 1024, "No space left on device. Make room there, then do it again.")],
+)
+def test_a_backup_to_a_full_disk_says_so(free: int, said: str, state: Path, street: Street) -> None:
+    arrival = street._arrival(STUDY, 1, Lane.LIVE, "CR1", "densenet121_untrained@1")
+    file = state / "archive" / arrival.instance.path
+    file.parent.mkdir()
+    file.write_bytes(bytes(2 * 1024 * 1024))
+    street.ledger.record([arrival])
+    with small_disk(state.parent / "disk", 3) as disk:
+        fill_to(disk, free)
+        done = hilum(state, "backup", disk / "backup")
+    assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "said"),
+    [("2147483647", 1, "no conflict 2147483647 in the ledger"), ("2147483648", 2, "not in the range"), ("9" * 20, 2, "not in the range")],
+)
+def test_a_number_that_no_row_has_is_wrong_use(number: str, status: int, said: str, state: Path) -> None:
+    done = hilum(state, "conflicts", "keep", number)
+    assert (done.returncode, said in done.stderr) == (status, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("table", "command"),
+    [("study", f"study {STUDY}"), ("conflict", "conflicts list"), ("destination", "destinations list"), ("rollout", "rollout list")],
+)
+def test_a_ledger_that_does_not_answer_is_said(table: str, command: str, state: Path) -> None:
+    with sqlite3.connect(state / "ledger.sqlite") as connection:
+        connection.execute(f"DROP TABLE {table}")
+    connection.close()
+    done = hilum(state, *command.split())
+    assert (done.returncode, done.stderr) == (1, "hilum: the ledger has no tables yet; `hilum check` says more\n")
+
+
+def test_the_database_is_quoted_without_a_statement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    engine = open_engine(f"sqlite:///{tmp_path / 'nowhere' / 'ledger.sqlite'}")
+    with pytest.raises(typer.Exit) as ended, explained(), engine.connect():
+        pass
+    assert ended.value.exit_code == 1
+    assert capsys.readouterr().err.startswith("hilum: ledger: unable to open database file. ")
+
+
+def test_who_reads_our_output_may_leave() -> None:
+    with pytest.raises(BrokenPipeError), explained():
+        raise BrokenPipeError
