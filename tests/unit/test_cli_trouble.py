@@ -15,10 +15,13 @@ import typer
 
 from hilum.cli.frame import explained
 from hilum.domain import Lane
+from hilum.report import build_documents
 from hilum.store.database import open_engine
 from hilum.store.ledger import Ledger
+from load_tests import phantom
 from tests.support.disks import fill_to, small_disk
 from tests.support.ledgers import migrated_sqlite
+from tests.support.results import CONTEXT, make_release, report_job, report_of
 from tests.support.street import Clock, Street
 
 HILUM = str(Path(sys.executable).with_name("hilum"))
@@ -146,3 +149,38 @@ def test_the_database_is_quoted_without_a_statement(tmp_path: Path, capsys: pyte
 def test_who_reads_our_output_may_leave() -> None:
     with pytest.raises(BrokenPipeError), explained():
         raise BrokenPipeError
+
+
+def with_reports(state: Path, *contents: bytes) -> None:
+    """The Structured Reports of the ledger, oldest first, get these bytes."""
+    with sqlite3.connect(state / "ledger.sqlite") as connection:
+        rows = connection.execute("SELECT id FROM document WHERE kind = 'sr' ORDER BY id").fetchall()
+        for (number,), content in zip(rows, contents, strict=True):
+            connection.execute("UPDATE document SET content = ? WHERE id = ?", (content, number))
+    connection.close()
+
+
+def reports() -> tuple[bytes, bytes]:
+    """A Structured Report and the one that replaces it."""
+    release = make_release()
+    job = report_of(phantom.make_study(3, views=("PA",), rows=16, columns=16), release)
+    (before,) = build_documents(job, release, CONTEXT, ("sr",))
+    (after,) = build_documents(report_job(job.instances, job.result, {"sr": before}), release, CONTEXT, ("sr",))
+    return before.content, after.content
+
+
+def test_a_tree_is_that_of_the_current_result_or_there_is_none(state: Path, street: Street) -> None:
+    first, second = reports()
+    street.walk(STUDY, 1)
+    with_reports(state, first)
+    shown = hilum(state, "study", STUDY, "--tree")
+    assert (shown.returncode, "Replaces:" in shown.stdout, "PRELIMINARY" in shown.stdout) == (0, False, True), shown.stderr
+    street.receive(STUDY, 2)
+    street.read()
+    street.assemble()
+    superseded = hilum(state, "study", STUDY, "--tree")
+    assert (superseded.returncode, superseded.stdout) == (1, "")
+    assert f"study {STUDY} has no Structured Report of its current result" in superseded.stderr
+    street.report()
+    with_reports(state, first, second)
+    assert "Replaces:" in hilum(state, "study", STUDY, "--tree").stdout

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -40,12 +41,19 @@ def study(
     if not tree:
         print(StudyAnswer.model_validate({"disclaimer": settings.report.disclaimer, **detail}).model_dump_json(indent=2))
         return
-    reports = [item for item in views.documents(uid) or [] if item["kind"] == "sr"]
-    found = views.document(max(item["id"] for item in reports)) if reports else None
+    current = _current_report(detail)
+    with explained():
+        found = None if current is None else views.document(current)
     if found is None:
-        print(f"hilum: study {uid} has no Structured Report yet; run without --tree to see why", file=sys.stderr)
+        print(f"hilum: study {uid} has no Structured Report of its current result; run without --tree to see why", file=sys.stderr)
         raise typer.Exit(1)
     print(sr_text(found["content"]))
+
+
+def _current_report(detail: Mapping[str, Any]) -> int | None:
+    """Row id of the Structured Report that stands for the study now, of several releases the newest; a superseded one does not."""
+    documents = [document for result in detail["results"] if result["is_current"] for document in result["documents"]]
+    return max((document["id"] for document in documents if document["kind"] == "sr"), default=None)
 
 
 @app.command()
