@@ -16,6 +16,7 @@ import typer
 from hilum.cli.frame import explained
 from hilum.domain import Lane
 from hilum.report import build_documents
+from hilum.store.archive import Archive
 from hilum.store.database import open_engine
 from hilum.store.ledger import Ledger
 from load_tests import phantom
@@ -184,3 +185,15 @@ def test_a_tree_is_that_of_the_current_result_or_there_is_none(state: Path, stre
     street.report()
     with_reports(state, first, second)
     assert "Replaces:" in hilum(state, "study", STUDY, "--tree").stdout
+
+
+def test_an_erasure_that_leaves_files_is_not_done_also_without_a_rewrite(state: Path) -> None:
+    words = ("erase", "--patient", "PHANTOM-00000003", "--yes", "--no-rewrite")
+    done = hilum(state, *words)
+    assert (done.returncode, "was not rewritten" in done.stdout) == (0, True), done.stderr
+    image = phantom.make_instance(seed=3, rows=16, columns=16)
+    with Archive(state / "archive", "listener").begin() as incoming:
+        incoming.write(Path(phantom.save(image, state.parent / "image.dcm")).read_bytes())
+        incoming.commit()
+    left = hilum(state, *words)
+    assert (left.returncode, "1 files of this patient have just arrived" in left.stdout) == (1, True), left.stdout + left.stderr

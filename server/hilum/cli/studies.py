@@ -129,4 +129,4 @@ def erase(
     with explained():
         report = erase_patient(settings, Patient(wanted, issuer), is_dry_run=not yes, has_to_rewrite=rewrite)
     print(report.said(is_dry_run=not yes))
-    raise typer.Exit(0 if yes and (report.is_complete or not rewrite) else 1)
+    raise typer.Exit(0 if yes and (report.is_complete if rewrite else report.is_gone) else 1)

@@ -37,9 +37,14 @@ class ErasureReport:
     is_rewritten: bool = False
 
     @property
+    def is_gone(self) -> bool:
+        """Whether no file of the patient is left, whatever the ledger's free pages hold."""
+        return not (self.arriving or self.files_left)
+
+    @property
     def is_complete(self) -> bool:
         """Whether nothing of it has to be done again."""
-        return self.is_rewritten and not (self.arriving or self.files_left)
+        return self.is_rewritten and self.is_gone
 
     def said(self, *, is_dry_run: bool) -> str:
         """For a person, one line a fact."""
