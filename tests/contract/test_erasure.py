@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,9 +13,9 @@ from pydicom import Dataset
 from pydicom.filebase import DicomBytesIO
 from pydicom.filewriter import write_dataset
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
-from sqlalchemy import insert
+from sqlalchemy import delete, insert, select, update
 
-from hilum.domain import Advance, DeliveryState, Lane, ReadingState, Rejection, RemovalReason
+from hilum.domain import Advance, ConflictState, DeliveryState, Lane, ReadingState, Rejection, RemovalReason
 from hilum.errors import ConfigurationError
 from hilum.receive import file_meta
 from hilum.receive.file_meta import FileMeta
@@ -20,10 +23,11 @@ from hilum.receive.patient import Patient, read_patient
 from hilum.settings import Ledger as LedgerSettings
 from hilum.settings import Settings, Site
 from hilum.store import schema
-from hilum.store.archive import Archive
+from hilum.store.archive import Archive, place_of
+from hilum.store.conflicts import resolve
 from hilum.store.erasure import Erasure
 from hilum.store.views import LedgerViews, StudyFilter
-from hilum.wiring.erasing import erase
+from hilum.wiring.erasing import _erase, erase
 from tests.support.street import RELEASE, Street
 
 NAME, PATIENT, OTHER = "Zwingli^Ottilie", "PID-4711-OZ", "PID-9"
@@ -170,6 +174,127 @@ def test_a_crash_in_the_middle_is_finished_by_the_next(settings: Settings, stree
     assert found_in(tmp_path) == []
     again = erase(settings, Patient(PATIENT))
     assert (again.studies, again.is_complete) == (0, True)
+
+
+def report_of(patient_id: str) -> bytes:
+    return stored(header_of(patient_id))
+
+
+def name_in_reports(street: Street, study: str, patient_id: str, issuer: str = "") -> None:
+    """The reports of a study name this patient, as those do that are built from a header of his."""
+    of_study = select(schema.document.c.id).join(schema.result).where(schema.result.c.study_instance_uid == study)
+    named = {"study": {"patient_id": patient_id, "issuer_of_patient_id": issuer or None}}
+    contents = {"sr": report_of(patient_id), "json": json.dumps(named, ensure_ascii=False).encode()}
+    with street.ledger._engine.begin() as connection:
+        for kind, content in contents.items():
+            of_kind = schema.document.c.id.in_(of_study), schema.document.c.kind == kind
+            connection.execute(update(schema.document).where(*of_kind).values(content=content))
+
+
+def test_a_study_that_has_lost_its_only_image_to_another_one_is_found_by_its_reports(
+    settings: Settings, street: Street, tmp_path: Path
+) -> None:
+    archive = Archive(settings.archive_dir)
+    receive(street, archive, "1.2.3", 1)
+    walk_on(street)
+    name_in_reports(street, "1.2.3", PATIENT)
+    other = {"header": header_of(OTHER), "pixel_digest": "other", "digest": "other", "path": "st/ud/other.dcm"}
+    receive(street, archive, "1.2.3", 1, **other, study_instance_uid="1.9.9")
+    (held,) = street.rows(schema.conflict)
+    moved = dataclasses.replace(street._arrival("1.9.9", 1, Lane.LIVE, "CR1", RELEASE).instance, **{**other, "sop_instance_uid": "1.2.3.1"})
+    with street.ledger._engine.begin() as connection:
+        resolve(connection, held, ConflictState.REPLACED, moved, street.clock.now)
+    former, replaced = "st/ud/1.2.3.1.dcm", "st/ud/other.dcm"
+    archive.bring(f"quarantine/{former}")
+    assert [row.study_instance_uid for row in street.rows(schema.instance)] == ["1.9.9"]
+    counted = erase(settings, Patient(PATIENT), is_dry_run=True)
+    assert (counted.studies, counted.images, counted.documents) == (1, 0, 2)
+    report = erase(settings, Patient(PATIENT))
+    assert (report.studies, report.images, report.documents, dict(report.delivered)) == (1, 0, 2, {"pacs": 1})
+    assert (report.quarantined, report.is_complete) == (1, True)
+    assert found_in(tmp_path, [NAME.encode(), PATIENT.encode()]) == []
+    assert (archive.root / replaced).exists(), "it is another patient's"
+    assert sorted(row.state for row in street.rows(schema.study)) == ["due", "erased"]
+    assert erase(settings, Patient(PATIENT)).studies == 0
+
+
+@pytest.mark.parametrize("is_read_again", [False, True])
+def test_reports_by_an_earlier_header_go_and_the_images_stay_whose_they_are(
+    settings: Settings, street: Street, tmp_path: Path, *, is_read_again: bool
+) -> None:
+    archive = Archive(settings.archive_dir)
+    receive(street, archive, "1.2.3", 1)
+    street.read()
+    street.assemble()
+    street.report()
+    name_in_reports(street, "1.2.3", PATIENT)
+    if is_read_again:
+        street.deliver()
+    receive(street, archive, "1.2.3", 1, OTHER, digest="new", path="st/ud/corrected.dcm")
+    if is_read_again:
+        receive(street, archive, "1.2.3", 2, OTHER)
+        walk_on(street)
+    counted = erase(settings, Patient(PATIENT), is_dry_run=True)
+    assert (counted.studies, counted.images, counted.documents) == (0, 0, 2)
+    assert (archive.root / "st/ud/1.2.3.1.dcm").exists(), "the earlier header, for an hour"
+    report = erase(settings, Patient(PATIENT))
+    assert (report.studies, report.documents, dict(report.delivered)) == (0, 2, {"pacs": 1} if is_read_again else {})
+    assert report.is_complete
+    assert found_in(tmp_path, [NAME.encode(), PATIENT.encode()]) == []
+    assert {row.header for row in street.rows(schema.instance)} == {header_of(OTHER)}
+    assert (archive.root / "st/ud/corrected.dcm").exists()
+    assert street.rows(schema.delivery)[0].state == ("delivered" if is_read_again else "cancelled")
+    again = erase(settings, Patient(PATIENT))
+    assert (again.documents, again.is_complete) == (0, True)
+    assert erase(settings, Patient(OTHER), is_dry_run=True).studies == 1
+
+
+def test_reports_of_an_equal_id_of_another_issuer_stay(settings: Settings, street: Street) -> None:
+    receive(street, Archive(settings.archive_dir), "1.2.3", 1, OTHER)
+    walk_on(street)
+    name_in_reports(street, "1.2.3", PATIENT, "SOUTH")
+    street_documents = street.rows(schema.document)
+    with street.ledger._engine.begin() as connection:
+        connection.execute(delete(schema.delivery))
+        connection.execute(delete(schema.document).where(schema.document.c.kind == "sr"))
+    assert len(street_documents) == 2
+    assert erase(settings, Patient(PATIENT, "NORTH"), is_dry_run=True).documents == 0
+    assert erase(settings, Patient(PATIENT, "SOUTH"), is_dry_run=True).documents == 1
+
+
+class BusyArchive(Archive):
+    """A file of the patient has arrived, and gets its row while somebody looks elsewhere: in quarantine, or at the headers."""
+
+    def __init__(self, root: Path, street: Street, *, is_late: bool) -> None:
+        super().__init__(root, "listener")
+        self._street, self._is_late = street, is_late
+        with self.begin() as incoming:
+            incoming.write(report_of(PATIENT))
+            self._arriving = incoming.commit()
+
+    def unindexed(self, process: str | None = None) -> Iterator[Path]:
+        yield from list(super().unindexed(process))
+        if not self._is_late:
+            self._index()
+
+    def quarantined(self) -> Iterator[Path]:
+        self._index()
+        return super().quarantined()
+
+    def _index(self) -> None:
+        if self._arriving.exists():
+            receive(self._street, self, "1.2.4", 1, path=place_of(self._arriving))
+            self.settle(self._arriving)
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_file_that_gets_its_row_meanwhile_is_erased_or_said(settings: Settings, street: Street, *, is_late: bool) -> None:
+    archive = BusyArchive(settings.archive_dir, street, is_late=is_late)
+    with closing(Erasure(settings.ledger_url, archive)) as erasure:
+        report = _erase(erasure, archive, Patient(PATIENT), is_dry_run=False)
+    assert (report.studies, report.arriving) == ((0, 1) if is_late else (1, 0))
+    assert erase(settings, Patient(PATIENT)).is_complete
+    assert [row.header for row in street.rows(schema.instance)] == [b""]
 
 
 def test_quarantine_is_judged_by_each_file_itself(settings: Settings, street: Street, tmp_path: Path) -> None:

@@ -49,7 +49,12 @@ def read_patient(header: bytes | memoryview, transfer_syntax_uid: str) -> Patien
 def is_file_of(file: Path, patient: Patient) -> bool:
     """Whether a stored object is of this patient. Raises CannotUnderstand, OSError."""
     with file.open("rb") as stream:
-        beginning = memoryview(stream.read(_BEGINNING_BYTES))
+        return is_object_of(stream.read(_BEGINNING_BYTES), patient)
+
+
+def is_object_of(encoded: bytes, patient: Patient) -> bool:
+    """Whether an encoded object, with its File Meta Information, is of this patient. Its beginning is enough. Raises CannotUnderstand."""
+    beginning = memoryview(encoded)
     meta, start = file_meta.decode(beginning)
     is_deflated = meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian
     return patient.is_of(_inflated(beginning[start:]) if is_deflated else beginning[start:], meta.transfer_syntax_uid)

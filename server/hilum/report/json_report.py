@@ -68,7 +68,7 @@ def _encode(content: Mapping[str, Any]) -> bytes:
 def _superseded(job: ReportJob) -> str | None:
     """The `result_uid` of the document that this one replaces."""
     before = job.predecessors.get("json")
-    return str(json.loads(before.content)["result_uid"]) if before else None
+    return str(json.loads(before.content)["result_uid"]) if before and before.content else None  # it may have been erased
 
 
 def _study(job: ReportJob, headers: Headers) -> dict[str, Any]:

@@ -9,13 +9,13 @@ import hashlib
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, insert, null, select, update
+from sqlalchemy import Connection, Row, and_, delete, func, insert, null, select, update
 
-from hilum.domain import ComparisonState, ConflictState, DeliveryState, ReadingState, Reason, ResultState, StudyState
+from hilum.domain import SR_KINDS, ComparisonState, ConflictState, DeliveryState, ReadingState, Reason, ResultState, StudyState
 from hilum.store import commitments, expiring, rewriting
 from hilum.store.archive import Archive
 from hilum.store.database import open_engine, open_reader, sync_of
@@ -26,6 +26,7 @@ from hilum.store.schema import (
     conflict,
     delivery,
     document,
+    expired_file,
     installation,
     instance,
     reading,
@@ -36,6 +37,8 @@ from hilum.store.schema import (
 
 _SALT = "erasure_salt"
 _BATCH = 500
+# They name the patient. Heat maps, which are large, are made with them, of the same result.
+_NAMING_KINDS = (*SR_KINDS, "json")
 _NO_LEASE = {"lease_token": None, "leased_until": None, "detail": None}
 _OPEN_DELIVERIES = (DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD)
 
@@ -74,10 +77,45 @@ class Erasure:
         with self._reader.connect() as connection:
             return list(connection.execute(select(*columns).where(instance.c.id > last).order_by(instance.c.id).limit(_BATCH)))
 
+    def documents(self) -> Iterator[tuple[str, int, str, bytes]]:
+        """(Study Instance UID, row of the result, media type, content) of every report, some hundred at a time."""
+        last = 0
+        while rows := self._documents_after(last):
+            yield from ((row.study_instance_uid, row.result_id, row.media_type, row.content) for row in rows)
+            last = rows[-1].id
+
+    def _documents_after(self, last: int) -> list[Row[Any]]:
+        columns = (document.c.id, result.c.study_instance_uid, document.c.result_id, document.c.media_type, document.c.content)
+        joined = select(*columns).join(result, result.c.id == document.c.result_id)
+        is_report = and_(document.c.kind.in_(_NAMING_KINDS), func.length(document.c.content) > 0)
+        with self._reader.connect() as connection:
+            return list(connection.execute(joined.where(is_report, document.c.id > last).order_by(document.c.id).limit(_BATCH)))
+
+    def left_files(self) -> list[str]:
+        """Paths of files that no row names any more, and that are not deleted yet."""
+        with self._reader.connect() as connection:
+            return list(connection.execute(select(expired_file.c.path)).scalars())
+
+    def hasten(self, path: str) -> None:
+        """Such a file may be deleted now."""
+        with self._engine.begin() as connection:
+            values = {"due_at": self._clock(), "cause": "erased"}
+            connection.execute(update(expired_file).where(expired_file.c.path == path).values(values))
+
+    def has_images(self, study_uid: str) -> bool:
+        """Of a study that has none any more, because they are another one's now, nothing is of use to anybody."""
+        with self._reader.connect() as connection:
+            return connection.execute(select(instance.c.id).where(instance.c.study_instance_uid == study_uid)).first() is not None
+
     def look(self, study_uid: str) -> Erased:
         """What would be erased."""
         with self._reader.connect() as connection:
             return _look(connection, study_uid)
+
+    def look_at_results(self, result_ids: Collection[int]) -> Erased:
+        """As `look`, of `erase_documents`."""
+        with self._reader.connect() as connection:
+            return _found(connection, _of_results(connection, result_ids))
 
     def erase_study(self, study_uid: str) -> Erased:
         """Everything of one study. A worker that is at it loses its lease, and what it made is thrown away."""
@@ -85,6 +123,14 @@ class Erasure:
             found = _look(connection, study_uid)
             if found.studies:
                 _erase(connection, study_uid, self._clock())
+            return found
+
+    def erase_documents(self, result_ids: Collection[int]) -> Erased:
+        """The documents of some results of a study whose images are another patient's by now. Its rows keep their names."""
+        with self._engine.begin() as connection:
+            ids = _of_results(connection, result_ids)
+            found = _found(connection, ids)
+            _empty_documents(connection, ids, {"content": b""}, self._clock())
             return found
 
     def erase_quarantined(self, path: str) -> None:
@@ -127,11 +173,22 @@ def _salt(connection: Connection) -> bytes:
 
 
 def _look(connection: Connection, study_uid: str) -> Erased:
+    is_known = connection.execute(select(study.c.id).where(study.c.study_instance_uid == study_uid)).first() is not None
     images = connection.execute(select(instance.c.id).where(instance.c.study_instance_uid == study_uid)).all()
-    documents = connection.execute(_documents(study_uid)).scalars().all()
-    sent = and_(delivery.c.document_id.in_(documents), delivery.c.state == DeliveryState.DELIVERED)
+    found = _found(connection, connection.execute(_documents(study_uid)).scalars().all())
+    return replace(found, studies=int(is_known), images=len(images))
+
+
+def _found(connection: Connection, document_ids: Sequence[int]) -> Erased:
+    sent = and_(delivery.c.document_id.in_(document_ids), delivery.c.state == DeliveryState.DELIVERED)
     names = connection.execute(select(delivery.c.destination).where(sent)).scalars()
-    return Erased(int(bool(images)), len(images), len(documents), Counter(names))
+    return Erased(documents=len(document_ids), delivered=Counter(names))
+
+
+def _of_results(connection: Connection, result_ids: Collection[int]) -> Sequence[int]:
+    """Documents whose content is there yet."""
+    has_content = and_(document.c.result_id.in_(result_ids), func.length(document.c.content) > 0)
+    return connection.execute(select(document.c.id).where(has_content).order_by(document.c.id)).scalars().all()
 
 
 def _documents(study_uid: str) -> Any:  # noqa: ANN401 - SQLAlchemy's own type names every column
@@ -188,8 +245,11 @@ def _erase_readings(connection: Connection, study_uid: str, stands_for: str, now
 
 
 def _erase_documents(connection: Connection, study_uid: str, now: float) -> None:
-    ids = connection.execute(_documents(study_uid)).scalars().all()
     emptied = {"content": b"", "sop_instance_uid": None, "series_instance_uid": None, "predecessor_uid": None}
+    _empty_documents(connection, connection.execute(_documents(study_uid)).scalars().all(), emptied, now)
+
+
+def _empty_documents(connection: Connection, ids: Sequence[int], emptied: Mapping[str, Any], now: float) -> None:
     connection.execute(update(document).where(document.c.id.in_(ids)).values(emptied))
     of_documents = delivery.c.document_id.in_(ids)
     connection.execute(update(delivery).where(of_documents).values(detail=None))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,13 +11,15 @@ from pathlib import Path
 
 from hilum import telemetry
 from hilum.errors import ConfigurationError
-from hilum.receive.patient import Patient, is_file_of
+from hilum.receive.patient import Patient, is_file_of, is_object_of
 from hilum.receive.refusals import CannotUnderstand
 from hilum.settings import Settings
 from hilum.store.archive import Archive
-from hilum.store.erasure import Erasure
+from hilum.store.erasure import Erased, Erasure
 
 _log = telemetry.logger("wiring")
+
+_JSON = "application/json"
 
 
 @dataclass(slots=True)
@@ -35,6 +39,13 @@ class ErasureReport:
     arriving: int = 0
     files_left: int = 0
     is_rewritten: bool = False
+
+    def add(self, found: Erased) -> None:
+        """What was found of one study."""
+        self.studies += found.studies
+        self.images += found.images
+        self.documents += found.documents
+        self.delivered += found.delivered
 
     @property
     def is_gone(self) -> bool:
@@ -63,9 +74,10 @@ class ErasureReport:
 
 
 def erase(settings: Settings, patient: Patient, *, is_dry_run: bool = False, has_to_rewrite: bool = True) -> ErasureReport:
-    """Find the patient's studies by their stored headers and erase them. Safe to repeat after any crash.
+    """Find the patient's studies by their stored headers and reports and erase them. Safe to repeat after any crash.
 
-    Reads every header once: about a million a minute. Raises ConfigurationError where there is no archive.
+    Of a study whose images have another patient's headers by now only the reports that name this one go. Looks until there is nothing
+    more: each look reads every header and report, about a million headers a minute. Raises ConfigurationError where there is no archive.
     """
     archive = Archive(settings.archive_dir)
     if not archive.is_there:
@@ -85,22 +97,59 @@ def erase(settings: Settings, patient: Patient, *, is_dry_run: bool = False, has
 
 def _erase(erasure: Erasure, archive: Archive, patient: Patient, *, is_dry_run: bool) -> ErasureReport:
     report = ErasureReport()
-    for study_uid in sorted(_studies(erasure, patient)):
-        found = erasure.look(study_uid) if is_dry_run else erasure.erase_study(study_uid)
-        report.studies += found.studies
-        report.images += found.images
-        report.documents += found.documents
-        report.delivered += found.delivered
+    while True:
+        # In this order: what gets its row between the two looks has been seen as arriving.
+        report.arriving = sum(_is_of(file, patient) is True for file in archive.unindexed())
+        if not _erase_rows(erasure, patient, report, is_dry_run=is_dry_run) or is_dry_run:
+            break
     for path in _quarantined(archive, patient, report):
         report.quarantined += 1
         if not is_dry_run:
             erasure.erase_quarantined(path)
-    report.arriving = sum(_is_of(file, patient) is True for file in archive.unindexed())
+    if not is_dry_run:
+        for path in _left(erasure, archive, patient):
+            erasure.hasten(path)
     return report
+
+
+def _erase_rows(erasure: Erasure, patient: Patient, report: ErasureReport, *, is_dry_run: bool) -> bool:
+    """One look at all rows; whether there was anything to erase."""
+    studies, results = _studies(erasure, patient), _results(erasure, patient)
+    studies |= {study_uid for study_uid in results if not erasure.has_images(study_uid)}
+    verbs = (erasure.look, erasure.look_at_results) if is_dry_run else (erasure.erase_study, erasure.erase_documents)
+    found = [verbs[0](study_uid) for study_uid in sorted(studies)]
+    found += [verbs[1](ids) for study_uid, ids in sorted(results.items()) if study_uid not in studies]
+    for item in found:
+        report.add(item)
+    return any(item.studies or item.documents for item in found)
 
 
 def _studies(erasure: Erasure, patient: Patient) -> set[str]:
     return {study_uid for study_uid, syntax, header in erasure.headers() if _names(patient, header, syntax)}
+
+
+def _results(erasure: Erasure, patient: Patient) -> dict[str, set[int]]:
+    """By study, those whose reports name the patient: its images may have got another header since, or have moved to another study."""
+    found: dict[str, set[int]] = {}
+    for study_uid, result_id, media_type, content in erasure.documents():
+        if _is_report_of(patient, media_type, content):
+            found.setdefault(study_uid, set()).add(result_id)
+    return found
+
+
+def _is_report_of(patient: Patient, media_type: str, content: bytes) -> bool:
+    try:
+        return _is_json_of(patient, content) if media_type == _JSON else is_object_of(content, patient)
+    except CannotUnderstand:
+        return False  # we wrote it
+
+
+def _is_json_of(patient: Patient, content: bytes) -> bool:
+    if json.dumps(patient.patient_id, ensure_ascii=False)[1:-1].encode() not in content:
+        return False  # most are ruled out without being read
+    study = json.loads(content).get("study", {})
+    patient_id, issuer = ((study.get(name) or "").strip() for name in ("patient_id", "issuer_of_patient_id"))
+    return patient_id == patient.patient_id and patient.issuer in (None, issuer)
 
 
 def _names(patient: Patient, header: bytes, transfer_syntax_uid: str) -> bool:
@@ -116,6 +165,16 @@ def _quarantined(archive: Archive, patient: Patient, report: ErasureReport) -> I
         report.unreadable += answer is None
         if answer:
             yield str(file.relative_to(archive.root))
+
+
+def _left(erasure: Erasure, archive: Archive, patient: Patient) -> list[str]:
+    """Paths of the patient's files that wait for their deletion: an earlier header stays for an hour."""
+    found = []
+    for path in erasure.left_files():
+        with contextlib.suppress(FileNotFoundError):
+            if _is_of(archive.locate(path), patient):
+                found.append(path)
+    return found
 
 
 def _is_of(file: Path, patient: Patient) -> bool | None:
