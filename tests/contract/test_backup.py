@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import insert
 
 from hilum.domain import Lane
 from hilum.errors import ConfigurationError
-from hilum.store.archive import Archive
+from hilum.store.archive import Archive, place_of
 from hilum.store.backup import back_up
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import require_revision
 from hilum.store.retention import Retention, Rule
+from hilum.store.schema import expired_file
 from hilum.store.views import LedgerViews, StudyFilter
-from tests.support.ledgers import migrated_sqlite
+from tests.support.arrivals import arrival_of
+from tests.support.ledgers import migrated_postgres, migrated_sqlite
 from tests.support.street import Clock, Street
 
 
@@ -80,6 +84,62 @@ def test_again_into_the_same_folder_costs_only_what_is_new(street: Street, archi
     assert (put["known"], put["linked"] + put["copied"]) == (1, 1)
 
 
+def arrive(archive: Archive, content: bytes) -> Path:
+    with archive.begin() as incoming:
+        incoming.write(content)
+        return incoming.commit()
+
+
+def give_row(street: Street, archive: Archive, file: Path, digest: str) -> None:
+    """To a file that has arrived, as an image of a study."""
+    archive.place(file)
+    street.ledger.record([arrival_of("1.2.3.1", "1.2.3", ("r@1",), path=place_of(file), digest=digest, pixel_digest="same")])
+    archive.settle(file)
+
+
+def test_what_an_earlier_backup_found_arriving_is_recorded_once(street: Street, archive: Archive, tmp_path: Path) -> None:
+    """Else a restored server would take it for the newest header of its image."""
+    first = arrive(archive, b"old header")
+    back_up(street.ledger.url, archive, tmp_path / "copy")
+    give_row(street, archive, first, "old")
+    second = arrive(archive, b"new header")
+    give_row(street, archive, second, "new")
+    third = arrive(archive, b"arrives just now")
+    back_up(street.ledger.url, archive, tmp_path / "copy")
+    assert [file.name for file in Archive(tmp_path / "copy" / "archive").unindexed()] == [third.name]
+    assert copied(tmp_path / "copy")[place_of(second)] == b"new header"
+
+
+def test_a_backup_that_is_cut_off_leaves_the_one_before(street: Street, archive: Archive, tmp_path: Path) -> None:
+    first = arrive(archive, b"acknowledged")
+    back_up(street.ledger.url, archive, tmp_path / "copy")
+    before = (tmp_path / "copy" / "ledger.sqlite").read_bytes()
+    give_row(street, archive, first, "one")
+    store(archive, "studies/1.2.4.1.dcm")
+    street.walk("1.2.4", 1)
+    (tmp_path / "copy" / "archive" / "studies").write_bytes(b"in the way")
+    with pytest.raises(OSError):  # noqa: PT011 - what it says is the file system's
+        back_up(street.ledger.url, archive, tmp_path / "copy")
+    assert (tmp_path / "copy" / "ledger.sqlite").read_bytes() == before
+    assert [file.name for file in Archive(tmp_path / "copy" / "archive").unindexed()] == [first.name]
+
+
+def test_a_header_that_is_corrected_between_the_dump_and_the_backup(postgres_url: str, tmp_path: Path) -> None:
+    archive, clock = Archive(tmp_path / "state" / "archive", "listener-0"), Clock()
+    with closing(Ledger(migrated_postgres(postgres_url), clock)) as ledger:
+        street = Street(ledger, clock)
+        files = arrive(archive, b"in the dump"), arrive(archive, b"corrected")
+        for file in files:
+            give_row(street, archive, file, file.name)
+        with ledger._engine.begin() as connection:
+            connection.execute(insert(expired_file).values(path="ab/cd/erased.dcm", cause="erased", due_at=0.0))
+            connection.execute(insert(expired_file).values(path="ab/cd/gone.dcm", cause="age", due_at=0.0))
+        store(archive, "ab/cd/erased.dcm")
+        put = back_up(ledger.url, archive, tmp_path / "copy")
+    assert copied(tmp_path / "copy") == {place_of(files[0]): b"in the dump", place_of(files[1]): b"corrected"}
+    assert put["missing"] == 0
+
+
 def test_a_copy_that_was_cut_off_is_made_whole(street: Street, archive: Archive, tmp_path: Path) -> None:
     store(archive, "studies/1.2.3.1.dcm", b"whole")
     street.walk("1.2.3", 1)
@@ -123,3 +183,25 @@ def test_no_backup_into_itself(street: Street, archive: Archive, tmp_path: Path)
     for folder in (tmp_path / "state", tmp_path / "state" / "archive" / "backup"):
         with pytest.raises(ConfigurationError, match="lies in the state folder"):
             back_up(street.ledger.url, archive, folder)
+
+
+def test_no_backup_into_a_folder_that_a_link_makes_the_state_folder(street: Street, archive: Archive, tmp_path: Path) -> None:
+    store(archive, "studies/1.2.3.1.dcm")
+    (tmp_path / "disk").mkdir()
+    archive.root.rename(tmp_path / "disk" / "archive")
+    archive.root.symlink_to(tmp_path / "disk" / "archive")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "archive").symlink_to(tmp_path / "disk" / "archive")
+    for folder in (tmp_path / "state", tmp_path / "state" / "copy", tmp_path / "disk" / "archive" / "copy", tmp_path / "linked"):
+        with pytest.raises(ConfigurationError, match="lies in the state folder"):
+            back_up(street.ledger.url, archive, folder)
+
+
+def test_no_backup_over_the_ledger_that_is_in_use(street: Street, archive: Archive, tmp_path: Path) -> None:
+    elsewhere = Archive(tmp_path / "other" / "archive")
+    with pytest.raises(ConfigurationError, match="ledger that is in use"):
+        back_up(street.ledger.url, elsewhere, tmp_path / "state")
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "ledger.sqlite").symlink_to(tmp_path / "state" / "ledger.sqlite")
+    with pytest.raises(ConfigurationError, match="ledger that is in use"):
+        back_up(street.ledger.url, elsewhere, tmp_path / "copy")

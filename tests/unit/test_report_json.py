@@ -146,6 +146,8 @@ def test_a_revision_names_what_it_supersedes():
     (before,) = build_documents(first, release, CONTEXT, ("json",))
     job = report_job(first.instances, first.result, {"json": before})
     assert content_of(job, release)["supersedes"] == json.loads(before.content)["result_uid"]
+    erased = dataclasses.replace(job, predecessors={"json": dataclasses.replace(before, content=b"")})
+    assert content_of(erased, release)["supersedes"] is None
 
 
 def test_an_image_whose_header_cannot_be_read_has_json_without_identity():

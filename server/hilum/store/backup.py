@@ -1,7 +1,8 @@
 """Backup of a running installation: a snapshot of the ledger first, then the files that it names.
 
 Files never change and rows never come to name a file that was not there before, so the copy is whole: it is the state folder of an
-installation that stood still when the backup began. To restore it, start on it.
+installation that stood still when the backup began. To restore it, start on it. The snapshot gets its name last: a backup that is cut off
+leaves an earlier one of the same folder as it was.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -20,50 +21,81 @@ from hilum.domain import WorkState
 from hilum.errors import ConfigurationError
 from hilum.store.archive import Archive, place_of
 from hilum.store.database import open_engine, open_reader
-from hilum.store.schema import WORK_TABLES, destination, instance, process
+from hilum.store.schema import WORK_TABLES, destination, expired_file, instance, process
 
 Put = Literal["linked", "copied", "known", "missing"]
 _LEDGER, _ARCHIVE, _FOLDER = "ledger.sqlite", "archive", "unindexed/backup"
+_LOGS = ("-wal", "-shm")
 
 
 def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
     """Write a backup into a folder, new or of an earlier backup, and count its files. Raises ConfigurationError, OSError.
 
     `linked`: a second name on the same file system, `known`: there from an earlier backup. `missing`: named by the ledger, but not in the
-    archive. A ledger on PostgreSQL is not copied: dump it before this.
+    archive. A ledger on PostgreSQL is not copied: dump it before this. An earlier backup's ledger is replaced when all files are there.
     """
-    if archive.root.resolve().parent in (target.resolve(), *target.resolve().parents):
-        raise ConfigurationError([f"{target}: lies in the state folder itself; give a folder elsewhere."])
+    _refuse_live(url, archive, target)
     (target / _ARCHIVE / "locks").mkdir(parents=True, exist_ok=True)
     arriving = list(archive.unindexed())
-    if is_sqlite := make_url(url).get_backend_name() == "sqlite":
-        _snapshot(url, target / _LEDGER)
-    reader = open_reader(f"sqlite:///{target / _LEDGER}" if is_sqlite else url)
+    snapshot = (target / _LEDGER).with_suffix(".part") if make_url(url).get_backend_name() == "sqlite" else None
+    if snapshot is not None:
+        _snapshot(url, snapshot)
+    reader = open_reader(url if snapshot is None else f"sqlite:///{snapshot}")
     try:
         put = Counter(_put(archive, path, target / _ARCHIVE / path) for path in _named(reader))
         put += Counter(_put_quarantined(archive, target))
-        put += Counter(_put_arriving(archive, arriving, reader, target))
+        arrived = dict(_put_arriving(archive, arriving, reader, target))
+        put += Counter(arrived.values())
+        if snapshot is None:
+            put += Counter(_put_left(archive, reader, target))
     finally:
         reader.dispose()
+    os.sync()
+    if snapshot is not None:
+        _replace(target / _LEDGER, snapshot)
+    # Only now: the earlier ledger had no rows for them, so that a crash would have lost them.
+    _forget_others(target, arrived)
     os.sync()
     return put
 
 
+def _refuse_live(url: str, archive: Archive, target: Path) -> None:
+    """Nothing of the running installation may be written to, wherever links lead."""
+    root, wanted = archive.root.resolve(), target.resolve()
+    within = {wanted, *wanted.parents, (target / _ARCHIVE).resolve()}
+    if within & {root, root.parent, archive.root.parent.resolve()}:
+        raise ConfigurationError([f"{target}: lies in the state folder itself; give a folder elsewhere."])
+    parsed, ledger = make_url(url), target / _LEDGER
+    written = {ledger.resolve(), ledger.with_suffix(".part").resolve()}
+    if parsed.get_backend_name() == "sqlite" and Path(parsed.database or "").resolve() in written:
+        raise ConfigurationError([f"{target}: holds the ledger that is in use (ledger.url); give a folder elsewhere."])
+
+
 def _snapshot(url: str, file: Path) -> None:
     """One state of the ledger while others write, without what free pages still hold of rows that are gone."""
-    part = file.with_suffix(".part")
-    part.unlink(missing_ok=True)
+    _remove(file)
     engine = open_engine(url, read_only=True)
     connection = engine.raw_connection()
     try:
-        connection.cursor().execute("VACUUM INTO ?", (str(part),))
+        connection.cursor().execute("VACUUM INTO ?", (str(file),))
     finally:
         connection.close()
         engine.dispose()
-    _stand_still(part)
-    for log in ("-wal", "-shm"):
+    _stand_still(file)
+
+
+def _replace(file: Path, snapshot: Path) -> None:
+    """At once. The logs are empty: nothing was written through them."""
+    for log in _LOGS:
+        snapshot.with_name(snapshot.name + log).unlink(missing_ok=True)
         file.with_name(file.name + log).unlink(missing_ok=True)
-    part.rename(file)
+    snapshot.rename(file)
+    os.sync()
+
+
+def _remove(file: Path) -> None:
+    for end in ("", *_LOGS):
+        file.with_name(file.name + end).unlink(missing_ok=True)
 
 
 def _stand_still(file: Path) -> None:
@@ -98,14 +130,29 @@ def _put_quarantined(archive: Archive, target: Path) -> Iterator[Put]:
         yield _put(archive, str(path), target / _ARCHIVE / path)
 
 
-def _put_arriving(archive: Archive, arriving: list[Path], reader: Engine, target: Path) -> Iterator[Put]:
-    """What was acknowledged before the snapshot and had no row in it: the restored server finds and records it at its start."""
+def _put_arriving(archive: Archive, arriving: list[Path], reader: Engine, target: Path) -> Iterator[tuple[str, Put]]:
+    """What was acknowledged before the snapshot and had no row in it: the restored server finds and records it at its start. By name."""
     for file in arriving:
         with reader.connect() as connection:
             if connection.execute(select(instance.c.id).where(instance.c.path == place_of(file))).first() is None:
                 put = _put(archive, place_of(file), target / _ARCHIVE / _FOLDER / file.name)
                 if put != "missing":  # else it was a duplicate, and its bytes are kept elsewhere
-                    yield put
+                    yield file.name, put
+
+
+def _put_left(archive: Archive, reader: Engine, target: Path) -> Iterator[Put]:
+    """What no row names any more and is there yet: rows of a dump that was made before a header was corrected may name it."""
+    with reader.connect() as connection:
+        paths = connection.execute(select(expired_file.c.path).where(expired_file.c.cause != "erased")).scalars().all()
+    puts = (_put(archive, path, target / _ARCHIVE / path) for path in paths)
+    yield from (put for put in puts if put != "missing")  # deleted meanwhile
+
+
+def _forget_others(target: Path, arrived: Container[str]) -> None:
+    """What an earlier backup had put there has its row by now, and perhaps a newer header: recorded again, it would pass for the newest."""
+    for file in (target / _ARCHIVE / _FOLDER).glob("*.dcm"):
+        if file.name not in arrived:
+            file.unlink()
 
 
 def _put(archive: Archive, path: str, target: Path) -> Put:
