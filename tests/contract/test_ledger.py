@@ -333,6 +333,32 @@ def test_requeue_by_reason_and_study(ledger: Ledger, clock: Clock) -> None:
     assert len(ledger.claim("assemble", 10, "d", 60)) == 2
 
 
+def test_requeue_lets_a_quiet_period_run(ledger: Ledger, clock: Clock) -> None:
+    """The first image fails at once; more images of its study are on their way."""
+    ledger.record([arrival(1)])
+    (job,) = ledger.claim("analyse", 10, "a", 60)
+    ledger.advance("analyse", [(job.lease, Advance(ReadingState.FAILED, {"reason": "attempts_exhausted"}))])
+    (before,) = rows(ledger, schema.study)
+    clock.now += 1
+    assert ledger.requeue("analyse") == 1
+    (after,) = rows(ledger, schema.study)
+    assert (after.quiet_until, after.due_at, after.collecting_since) == (before.quiet_until, before.due_at, before.collecting_since)
+    analyse_all(ledger)
+    assert ledger.claim("assemble", 10, "d", 60) == []
+    clock.now += 9
+    assert len(ledger.claim("assemble", 10, "d", 60)) == 1
+
+
+def test_requeue_lets_a_study_without_a_quiet_period_begin_none(ledger: Ledger, clock: Clock) -> None:
+    ledger.record([arrival(1)])
+    (job,) = ledger.claim("analyse", 10, "a", 60)
+    ledger.advance("analyse", [(job.lease, Advance(ReadingState.FAILED, {"reason": "attempts_exhausted"}))])
+    clock.now += 500
+    assert ledger.requeue("analyse") == 1
+    (after,) = rows(ledger, schema.study)
+    assert (after.quiet_until, after.due_at, after.collecting_since) == (clock.now, clock.now, clock.now)
+
+
 def test_requeue_of_dead_letters(ledger: Ledger, clock: Clock) -> None:
     ledger.record([arrival(1)])
     analyse_all(ledger)

@@ -15,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Table, and_, bindparam, c
 
 from hilum.domain import Lease, ReadingState, Reason, StudyState, WorkState
 from hilum.store.queues import Queue, Statements, statements
-from hilum.store.reopening import lock
+from hilum.store.reopening import lock, moments
 from hilum.store.schema import reading, study
 
 _CHUNK = 10_000  # parameters of one statement; PostgreSQL takes 65,535, SQLite 32,766
@@ -153,10 +153,10 @@ def requeue_rows(connection: Connection, queue: Queue, now: float, condition: Co
 
 
 def reopen_studies(connection: Connection, reading_ids: list[int], now: float) -> None:
-    """The studies of requeued readings are due again, as soon as those readings have ended."""
+    """The studies of requeued readings are due again, as soon as those readings have ended. A quiet period that runs goes on."""
     is_open = case((and_(reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)), reading.c.is_shadow.is_(False)), 1), else_=0)
     counted = select(func.coalesce(func.sum(is_open), 0)).where(reading.c.study_instance_uid == study.c.study_instance_uid)
-    again = {"state": StudyState.DUE, "due_at": now, "quiet_until": now, "lease_token": None, "leased_until": None}
+    again = {"state": StudyState.DUE, **moments(now), "lease_token": None, "leased_until": None}
     fresh = {"attempts": 0, "lapses": 0, "open_readings": counted.scalar_subquery()}
     for start in range(0, len(reading_ids), _CHUNK):
         theirs = select(reading.c.study_instance_uid).where(reading.c.id.in_(reading_ids[start : start + _CHUNK]))

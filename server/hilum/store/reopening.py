@@ -15,17 +15,13 @@ def reopen(connection: Connection, study_uids: Collection[str], now: float) -> N
 
     Clearing the lease fences out an assembler that saw the study as it was.
     """
-    is_collecting = and_(study.c.state.in_((StudyState.DUE, StudyState.LEASED)), study.c.quiet_until > now)
     is_open = case((and_(reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)), reading.c.is_shadow.is_(False)), 1), else_=0)
     counted = select(func.coalesce(func.sum(is_open), 0)).where(reading.c.study_instance_uid == study.c.study_instance_uid)
-    until = case((is_collecting, study.c.quiet_until), else_=now)
     values = {
         "state": StudyState.DUE,
         "revision": study.c.revision + 1,
         "open_readings": counted.scalar_subquery(),
-        "quiet_until": until,
-        "due_at": until,
-        "collecting_since": case((is_collecting, study.c.collecting_since), else_=now),
+        **moments(now),
         "attempts": 0,
         "lapses": 0,
         "lease_token": None,
@@ -37,6 +33,14 @@ def reopen(connection: Connection, study_uids: Collection[str], now: float) -> N
     chosen = and_(study.c.study_instance_uid.in_(study_uids), study.c.state != StudyState.ERASED)
     lock(connection, chosen)
     connection.execute(update(study).where(chosen).values(values))
+
+
+def moments(now: float) -> dict[str, ColumnElement[float]]:
+    """Columns of a study that is due again: now, or, where its quiet period runs, when that ends."""
+    is_collecting = and_(study.c.state.in_((StudyState.DUE, StudyState.LEASED)), study.c.quiet_until > now)
+    until = case((is_collecting, study.c.quiet_until), else_=now)
+    since = case((is_collecting, study.c.collecting_since), else_=now)
+    return {"quiet_until": until, "due_at": until, "collecting_since": since}
 
 
 def lock(connection: Connection, chosen: ColumnElement[bool]) -> None:
