@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ import pytest
 from sqlalchemy import Connection, select, text
 
 from hilum.domain import Advance, Lease, ReadingJob, ReadingState, Rejection, RemovalReason, RolloutMode, StudyState
-from hilum.store import advancing, comparing, recording, rejecting
+from hilum.store import advancing, comparing, lanes, recording, rejecting
 from hilum.store.archive import Archive
 from hilum.store.arrival import Arrival
 from hilum.store.assigning import rollout_of
@@ -268,3 +269,38 @@ def test_an_image_comes_while_two_shadows_end(ledger: Ledger, header: int) -> No
         lambda: ledger.record([comes]),
         lambda connection: comparing.hasten(connection, [of_b.row_id], _NOW),
     )
+
+
+def test_two_dispatchers_meet_a_new_destination(ledger: Ledger) -> None:
+    """The one that waits for the other finds the lane taken."""
+    held: list[bool] = []
+    beside(
+        ledger,
+        lambda connection: held.append(lanes.take(connection, "pacs", "one", _NOW, 60)),
+        lambda: held.append(ledger.hold_lane("pacs", "two", 60)),
+        lambda _: None,
+    )
+    assert held == [True, False]
+
+
+def test_a_person_pauses_a_destination_that_a_dispatcher_meets(ledger: Ledger) -> None:
+    beside(
+        ledger,
+        lambda connection: lanes.take(connection, "pacs", "one", _NOW, 60),
+        lambda: ledger.pause("pacs", is_paused=True),
+        lambda _: None,
+    )
+    assert not ledger.hold_lane("pacs", "one", 60)
+
+
+def test_many_dispatchers_meet_new_destinations(ledger: Ledger) -> None:
+    owners, names = [f"dispatcher-{number}" for number in range(4)], [f"pacs-{number}" for number in range(20)]
+    together = threading.Barrier(len(owners))
+
+    def take_all(owner: str) -> list[bool]:
+        together.wait(60)
+        return [ledger.hold_lane(name, owner, 60) for name in names]
+
+    with ThreadPoolExecutor(len(owners)) as threads:
+        taken = list(threads.map(take_all, owners))
+    assert [sum(of_lane) for of_lane in zip(*taken, strict=True)] == [1] * len(names)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, select, text, update
 
 from hilum.store.handing_on import Heir
 from hilum.store.schema import destination
 
 _ROW = select(destination).where(destination.c.name == bindparam("wanted"))
 _LOCKED = _ROW.with_for_update()
+# Several may meet a new destination at once (PostgreSQL): one has its row, the others wait for it and find it. SQLAlchemy's own words
+# for it are each dialect's.
+_NEW = text("INSERT INTO destination (name) VALUES (:wanted) ON CONFLICT (name) DO NOTHING")
 _OWN = update(destination).where(destination.c.name == bindparam("wanted"))  # sets the columns that its parameters name
 
 
@@ -29,11 +33,19 @@ def held_by(connection: Connection, heirs: Mapping[str | None, Heir], now: float
 
 def take(connection: Connection, name: str, owner: str, now: float, seconds: float) -> bool:
     """Own it from now on, unless another dispatcher does or a person paused it."""
-    row = connection.execute(_LOCKED, {"wanted": name}).first()
-    if row is None:
-        connection.execute(insert(destination), {"name": name, "owner": owner, "owned_until": now + seconds})
-        return True
+    row = connection.execute(_LOCKED, {"wanted": name}).first() or _opened(connection, name)
     if row.is_paused or (row.owner not in (None, owner) and (row.owned_until or 0.0) > now):
         return False
     connection.execute(_OWN, {"wanted": name, "owner": owner, "owned_until": now + seconds})
     return True
+
+
+def pause(connection: Connection, name: str, *, is_paused: bool) -> None:
+    """Nobody takes it, or goes on with it, until it is resumed; also one that nobody has used yet."""
+    connection.execute(_NEW, {"wanted": name})
+    connection.execute(_OWN, {"wanted": name, "is_paused": is_paused})
+
+
+def _opened(connection: Connection, name: str) -> Row[Any]:
+    connection.execute(_NEW, {"wanted": name})
+    return connection.execute(_LOCKED, {"wanted": name}).one()

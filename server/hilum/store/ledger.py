@@ -314,8 +314,7 @@ class Ledger:
     def pause(self, name: str, *, is_paused: bool) -> None:
         """Stop or resume deliveries to a destination, also one that has never been used. What is on the wire is finished."""
         with self._engine.begin() as connection:
-            if connection.execute(update(destination).where(destination.c.name == name).values(is_paused=is_paused)).rowcount == 0:
-                connection.execute(insert(destination).values(name=name, is_paused=is_paused))
+            lanes.pause(connection, name, is_paused=is_paused)
             self._doorbell.ring_with(connection, ("deliver",))
         self._sync()
         self._doorbell.ring(("deliver",))
