@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hilum.domain import Advance, CommitmentJob, CommitmentRequest, CommitmentState, CommitmentVerdict, SopReference
 from hilum.store.commitments import Holder, rename, reported
 from hilum.store.schema import commitment
@@ -91,6 +93,46 @@ def test_who_is_erased_is_not_named_by_a_request_that_has_ended(street: Street) 
         rename(connection, {"1.2.3.1": "2.25.7", "1.2.3": "2.25.8"})
     (row,) = street.rows(commitment)
     assert (row.instances, row.failures) == ([[CR, "2.25.7"], [CR, "1.2.3.2"]], [["2.25.7", 0x0112]])
+
+
+def erase(street: Street) -> None:
+    """The first one, whose Study Instance UID is nobody's business here."""
+    with street.ledger._engine.begin() as connection:
+        rename(connection, {"1.2.3.1": "2.25.7"})
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_who_is_erased_while_a_request_is_open_is_named_by_its_report_and_by_no_row(street: Street, *, is_held: bool) -> None:
+    held = street.ledger.request_commitment(request(FIRST, SECOND), Holder("listener-1", 60.0) if is_held else None)
+    erase(street)
+    job = held or claim(street)[0]
+    assert job.request.references == (FIRST, SECOND)
+    verdict = CommitmentVerdict((SECOND,), ((FIRST, 0x0112),))
+    assert street.ledger.advance("commit", [(job.lease, Advance(CommitmentState.REPORTED, reported(verdict)))]) == [True]
+    (row,) = street.rows(commitment)
+    assert (row.committed, row.failed, row.failures, row.instances) == (1, 1, [["2.25.7", 0x0112]], [])
+
+
+def test_who_is_erased_while_a_request_is_open_is_not_named_by_a_dead_one(street: Street) -> None:
+    street.ledger.request_commitment(request(FIRST, SECOND))
+    erase(street)
+    (job,) = claim(street)
+    street.ledger.advance("commit", [(job.lease, Advance(CommitmentState.DEAD, {"reason": "no_address"}))])
+    (row,) = street.rows(commitment)
+    assert (row.state, row.instances, row.failures) == ("dead", [[CR, "2.25.7"], [CR, "1.2.3.2"]], [])
+    street.ledger.requeue("commit")
+    (again,) = claim(street)
+    assert again.request.references == (SopReference(CR, "2.25.7"), SECOND)
+
+
+def test_who_is_erased_while_a_request_is_open_is_not_named_by_one_whose_leases_lapsed(street: Street) -> None:
+    street.ledger.request_commitment(request(FIRST, SECOND))
+    erase(street)
+    for _ in range(4):
+        claim(street)
+        street.clock.now += 100.0
+    (row,) = street.rows(commitment)
+    assert (row.state, row.reason, row.instances) == ("dead", "worker_crashed", [[CR, "2.25.7"], [CR, "1.2.3.2"]])
 
 
 def test_images_and_our_own_documents_are_kept(street: Street) -> None:

@@ -15,7 +15,19 @@ from pydicom.filewriter import write_dataset
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 from sqlalchemy import delete, insert, select, update
 
-from hilum.domain import Advance, ConflictState, DeliveryState, Lane, ReadingState, Rejection, RemovalReason
+from hilum.domain import (
+    Advance,
+    CommitmentRequest,
+    CommitmentState,
+    CommitmentVerdict,
+    ConflictState,
+    DeliveryState,
+    Lane,
+    ReadingState,
+    Rejection,
+    RemovalReason,
+    SopReference,
+)
 from hilum.errors import ConfigurationError
 from hilum.receive import file_meta
 from hilum.receive.file_meta import FileMeta
@@ -24,6 +36,7 @@ from hilum.settings import Ledger as LedgerSettings
 from hilum.settings import Settings, Site
 from hilum.store import schema
 from hilum.store.archive import Archive, place_of
+from hilum.store.commitments import Holder, reported
 from hilum.store.conflicts import resolve
 from hilum.store.erasure import Erasure
 from hilum.store.views import LedgerViews, StudyFilter
@@ -174,6 +187,23 @@ def test_a_crash_in_the_middle_is_finished_by_the_next(settings: Settings, stree
     assert found_in(tmp_path) == []
     again = erase(settings, Patient(PATIENT))
     assert (again.studies, again.is_complete) == (0, True)
+
+
+def test_nobody_is_named_by_a_request_for_storage_commitment_that_was_open(settings: Settings, street: Street) -> None:
+    receive(street, Archive(settings.archive_dir), "1.2.3", 1)
+    walk_on(street)
+    (own,) = (row.sop_instance_uid for row in street.rows(schema.document) if row.kind == "sr")
+    asked = tuple(SopReference("1.2.840.10008.5.1.4.1.1.1.1", uid) for uid in ("1.2.3.1", own, "1.7.7.7"))
+    job = street.ledger.request_commitment(CommitmentRequest("1.9", asked, "CR1", "HILUM"), Holder("listener-1", 60.0))
+    assert job is not None
+    erase(settings, Patient(PATIENT), has_to_rewrite=False)
+    verdict = CommitmentVerdict((), tuple((item, 0x0112) for item in asked))
+    street.ledger.advance("commit", [(job.lease, Advance(CommitmentState.REPORTED, reported(verdict)))])
+    (row,) = street.rows(schema.commitment)
+    (image,) = street.rows(schema.instance)
+    assert row.failures[0] == [image.sop_instance_uid, 0x0112]
+    assert row.failures[1][0] != own
+    assert row.failures[2] == ["1.7.7.7", 0x0112]
 
 
 def report_of(patient_id: str) -> bytes:

@@ -5,12 +5,22 @@ from __future__ import annotations
 import hashlib
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, Text, and_, bindparam, cast, insert, or_, select, update
 
-from hilum.domain import CommitmentJob, CommitmentRequest, CommitmentState, CommitmentVerdict, ConflictState, Lane, Lease, SopReference
+from hilum.domain import (
+    Advance,
+    CommitmentJob,
+    CommitmentRequest,
+    CommitmentState,
+    CommitmentVerdict,
+    ConflictState,
+    Lane,
+    Lease,
+    SopReference,
+)
 from hilum.store.schema import commitment, conflict, document, instance
 
 _CHUNK = 500
@@ -30,6 +40,7 @@ _SAME = select(commitment.c.id).where(_OF_TRANSACTION, commitment.c.digest == bi
 _OTHER_OPEN = select(commitment.c.id).where(_OF_TRANSACTION, commitment.c.digest != bindparam("same"), commitment.c.state.in_(_OPEN))
 _NEW = insert(commitment).returning(commitment.c.id)
 _AGAIN = update(commitment).where(commitment.c.id == bindparam("row"))  # sets the columns that its parameters name
+_ASKED = select(commitment.c.instances).where(commitment.c.id == bindparam("row")).with_for_update()
 _KEPT_IMAGES = select(instance.c.sop_instance_uid, instance.c.sop_class_uid).where(
     instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True)), instance.c.pixels_removed_at.is_(None)
 )
@@ -96,7 +107,7 @@ def _digest(references: Sequence[SopReference]) -> str:
 
 def commitment_job(_connection: Connection, row: Row[Any], lease: Lease) -> CommitmentJob:
     """A claimed request."""
-    references = tuple(SopReference(*names) for names in row.instances)
+    references = tuple(SopReference(*names[:2]) for names in row.instances)
     titles = row.calling_ae_title, row.called_ae_title, row.peer_address
     return CommitmentJob(lease, CommitmentRequest(row.transaction_uid, references, *titles), row.requested_at, row.is_duplicate)
 
@@ -118,18 +129,43 @@ def described(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rename(connection: Connection, names: Mapping[str, str]) -> None:
-    """Requests that have ended name erased images by what stands for them. Open ones end soon, and forget what they asked for."""
+    """Requests that have ended name erased objects by what stands for them. Open ones do so at their end.
+
+    Their report must still name an object; until then what stands for it is beside it.
+    """
     texts = [cast(column, Text) for column in (commitment.c.instances, commitment.c.failures)]
     for uid, name in names.items():
         named = or_(*(text.contains(f'"{uid}"') for text in texts))
-        for row in connection.execute(select(commitment).where(commitment.c.state.not_in(_OPEN), named)).all():
-            asked = [[sop_class, _renamed(other, uid, name)] for sop_class, other in row.instances]
-            failures = [[_renamed(other, uid, name), reason] for other, reason in row.failures or ()]
+        for row in connection.execute(select(commitment).where(named).order_by(commitment.c.id).with_for_update()).all():
+            marked = [[*item[:2], name] if item[1] == uid else item for item in row.instances]
+            asked = marked if row.state in _OPEN else _without_erased(marked)
+            failures = _failures(row.failures or (), {uid: name})
             connection.execute(_AGAIN, {"row": row.id, "instances": asked, "failures": failures})
 
 
-def _renamed(found: str, uid: str, name: str) -> str:
-    return name if found == uid else found
+def without_erased(connection: Connection, lease: Lease, decided: Advance) -> Advance:
+    """The end of a request, without the names of what was erased while it was open."""
+    asked = connection.execute(_ASKED, {"row": lease.row_id}).scalar_one_or_none() or ()
+    erased = {uid: name for _, uid, *names in asked for name in names}
+    if not erased:
+        return decided
+    values = {"instances": _without_erased(asked), **decided.values}
+    return replace(decided, values={**values, "failures": _failures(values.get("failures") or (), erased)})
+
+
+def forget_erased(connection: Connection, row_ids: Collection[int]) -> None:
+    """As `without_erased`, of requests that have ended by themselves."""
+    for row_id in row_ids:
+        asked = connection.execute(_ASKED, {"row": row_id}).scalar_one()
+        connection.execute(_AGAIN, {"row": row_id, "instances": _without_erased(asked)})
+
+
+def _without_erased(asked: Sequence[Sequence[str]]) -> list[list[str]]:
+    return [[sop_class, names[-1]] for sop_class, *names in asked]
+
+
+def _failures(failures: Sequence[Sequence[Any]], erased: Mapping[str, str]) -> list[list[Any]]:
+    return [[erased.get(uid, uid), reason] for uid, reason in failures]
 
 
 def kept(connection: Connection, sop_instance_uids: Collection[str]) -> dict[str, str]:

@@ -207,11 +207,12 @@ def _erase(connection: Connection, study_uid: str, now: float) -> None:
     for image in images:
         _erase_image(connection, image, stands_for, tombstones, now)
     _erase_readings(connection, study_uid, stands_for, now)
+    uids = [image.sop_instance_uid for image in images] + _document_uids(connection, study_uid)
     _erase_documents(connection, study_uid, now)
     _erase_results(connection, study_uid, stands_for, now)
     _erase_rejections(connection, study_uid, tombstones)
     _erase_comparisons(connection, study_uid, stands_for, now)
-    commitments.rename(connection, {image.sop_instance_uid: tombstones.of(image.sop_instance_uid) for image in images})
+    commitments.rename(connection, {uid: tombstones.of(uid) for uid in uids})
     ended = {**_NO_LEASE, "state": StudyState.ERASED, "reason": Reason.ERASED, "open_readings": 0, "finished_at": now}
     connection.execute(update(study).where(study.c.study_instance_uid == study_uid).values({**ended, "study_instance_uid": stands_for}))
 
@@ -242,6 +243,12 @@ def _erase_readings(connection: Connection, study_uid: str, stands_for: str, now
     ended = {**_NO_LEASE, "state": ReadingState.ERASED, "reason": Reason.ERASED, "finished_at": now}
     values = {**emptied, **ended, "study_instance_uid": stands_for}
     connection.execute(update(reading).where(reading.c.study_instance_uid == study_uid).values(values))
+
+
+def _document_uids(connection: Connection, study_uid: str) -> list[str]:
+    query = select(document.c.sop_instance_uid).join(result, result.c.id == document.c.result_id)
+    of_study = query.where(result.c.study_instance_uid == study_uid, document.c.sop_instance_uid.is_not(None))
+    return list(connection.execute(of_study).scalars())
 
 
 def _erase_documents(connection: Connection, study_uid: str, now: float) -> None:

@@ -229,6 +229,8 @@ class Ledger:
     def _fail_hopeless(self, connection: Connection, claim: Claim, maximum_lapses: int) -> tuple[str, ...]:
         """Which bells to ring after the commit."""
         hopeless = claiming.fail_hopeless(connection, QUEUES[claim.stage], claim.now, maximum_lapses)
+        if claim.stage == "commit":
+            commitments.forget_erased(connection, hopeless)
         if claim.stage != "analyse" or not advancing.close_readings(connection, hopeless, claim.now):
             return ()
         self._doorbell.ring_with(connection, _NEXT[claim.stage])
@@ -258,7 +260,8 @@ class Ledger:
             # In the order of `recording`: two that name the same rows would wait for each other (PostgreSQL).
             for lease, item, job in sorted(decided, key=lambda one: _place(one[0], one[2])):
                 following.follow(job)
-                written[lease.token] = advancing.advance_row(connection, queue, lease, item, following)
+                said = commitments.without_erased(connection, lease, item) if stage == "commit" else item
+                written[lease.token] = advancing.advance_row(connection, queue, lease, said, following)
             ended = [lease.row_id for lease, _, _ in decided if written[lease.token]]
             # A study that waits for more readings is not rung for: the last one does.
             is_ready = advancing.close_readings(connection, ended, now) if stage == "analyse" else following.leaves_due

@@ -12,7 +12,19 @@ from sqlalchemy.exc import OperationalError
 
 from hilum.store.database import open_engine
 
-_TABLES = ("instance", "reading", "result", "document", "delivery", "study", "rejection", "conflict", "assignment", "comparison")
+_TABLES = (
+    "instance",
+    "reading",
+    "result",
+    "document",
+    "delivery",
+    "study",
+    "rejection",
+    "conflict",
+    "assignment",
+    "comparison",
+    "commitment",
+)
 _PATIENCE_SECONDS = 30.0
 
 

@@ -327,6 +327,7 @@ comparison = Table(
 )
 
 # Requests for storage commitment. `instances`: [SOP Class UID, SOP Instance UID] each, until the report is answered; `digest` is theirs.
+# Of an open request also what stands for an instance that was erased meanwhile.
 commitment = Table(
     "commitment",
     metadata,
