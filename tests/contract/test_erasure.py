@@ -189,6 +189,29 @@ def test_a_crash_in_the_middle_is_finished_by_the_next(settings: Settings, stree
     assert (again.studies, again.is_complete) == (0, True)
 
 
+def test_who_may_have_a_document_is_named(settings: Settings, street: Street) -> None:
+    street.destinations = ("delivered", "on_the_wire", "unanswered", "dead", "refused_class", "not_yet")
+    receive(street, Archive(settings.archive_dir), "1.2.3", 1)
+    street.read()
+    street.assemble()
+    street.report()
+    ends = {
+        "delivered": Advance(DeliveryState.DELIVERED),
+        "dead": Advance(DeliveryState.DEAD, {"reason": "refused_0110"}),
+        "refused_class": Advance(DeliveryState.DEAD, {"reason": "sop_class_refused"}),
+    }
+    for name in ("delivered", "on_the_wire", "unanswered", "dead", "refused_class"):
+        (job,) = street.ledger.claim("deliver", 1, "worker-1", 60.0, destination_name=name)
+        if name in ends:
+            street.ledger.advance("deliver", [(job.lease, ends[name])])
+        if name == "unanswered":
+            street.ledger.retry("deliver", job.lease, "no answer", 60.0)
+    for is_dry_run in (True, False):
+        report = erase(settings, Patient(PATIENT), is_dry_run=is_dry_run)
+        assert (report.delivered, report.tried) == ({"delivered": 1}, {"on_the_wire": 1, "unanswered": 1, "dead": 1})
+        assert "1 documents may have reached on_the_wire: look for them there" in report.said(is_dry_run=is_dry_run)
+
+
 def test_nobody_is_named_by_a_request_for_storage_commitment_that_was_open(settings: Settings, street: Street) -> None:
     receive(street, Archive(settings.archive_dir), "1.2.3", 1)
     walk_on(street)

@@ -122,6 +122,7 @@ def test_erasure_answers_with_numbers_only(rig: Rig, capfd: pytest.CaptureFixtur
         assert response.json() | {"is_complete": None, "is_rewritten": None} == {
             **dict.fromkeys(("studies", "images", "documents", "quarantined", "unreadable", "arriving", "files_left"), 0),
             "delivered": {},
+            "tried": {},
             "is_complete": None,
             "is_rewritten": None,
         }

@@ -78,6 +78,7 @@ class ErasedAnswer(Answer):
     images: int
     documents: int
     delivered: dict[str, int] = Field(description="Documents that destinations have; only they can delete those.")
+    tried: dict[str, int] = Field(description="Documents that destinations may have: sent, or being sent, without an answer.")
     quarantined: int = Field(description="Files in quarantine.")
     unreadable: int = Field(description="Files in quarantine of which nobody can say whose they are; look at them.")
     arriving: int = Field(description="Files that arrived just now and have no row yet.")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, func, insert, null, select, update
+from sqlalchemy import Connection, Row, and_, delete, func, insert, null, or_, select, update
 
 from hilum.domain import SR_KINDS, ComparisonState, ConflictState, DeliveryState, ReadingState, Reason, ResultState, StudyState
 from hilum.store import commitments, expiring, rewriting
@@ -40,17 +40,24 @@ _BATCH = 500
 # They name the patient. Heat maps, which are large, are made with them, of the same result.
 _NAMING_KINDS = (*SR_KINDS, "json")
 _NO_LEASE = {"lease_token": None, "leased_until": None, "detail": None}
+# As a later report's predecessors are chosen (`jobs`): refused by its SOP Class, a document was not sent.
+_WAS_TRIED = and_(delivery.c.attempts > 0, func.coalesce(delivery.c.reason, "").not_in(("class_ladder", "sop_class_refused")))
+_MAY_BE_HELD = or_(delivery.c.state.in_((DeliveryState.DELIVERED, DeliveryState.LEASED)), _WAS_TRIED)
 _OPEN_DELIVERIES = (DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD)
 
 
 @dataclass(slots=True)
 class Erased:
-    """What was there of a patient. `delivered`: documents that destinations have; only they can delete those."""
+    """What was there of a patient. `delivered`: documents that destinations have; only they can delete those. `tried`: may have.
+
+    Those are on the wire now, or a try to send them ended without an answer that says that they are not there.
+    """
 
     studies: int = 0
     images: int = 0
     documents: int = 0
     delivered: Counter[str] = field(default_factory=Counter)
+    tried: Counter[str] = field(default_factory=Counter)
 
 
 class Erasure:
@@ -180,9 +187,10 @@ def _look(connection: Connection, study_uid: str) -> Erased:
 
 
 def _found(connection: Connection, document_ids: Sequence[int]) -> Erased:
-    sent = and_(delivery.c.document_id.in_(document_ids), delivery.c.state == DeliveryState.DELIVERED)
-    names = connection.execute(select(delivery.c.destination).where(sent)).scalars()
-    return Erased(documents=len(document_ids), delivered=Counter(names))
+    theirs = select(delivery.c.destination, delivery.c.state == DeliveryState.DELIVERED)
+    rows = connection.execute(theirs.where(delivery.c.document_id.in_(document_ids), _MAY_BE_HELD)).all()
+    delivered, tried = (Counter(name for name, is_delivered in rows if is_delivered is wanted) for wanted in (True, False))
+    return Erased(documents=len(document_ids), delivered=delivered, tried=tried)
 
 
 def _of_results(connection: Connection, result_ids: Collection[int]) -> Sequence[int]:

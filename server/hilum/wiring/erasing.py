@@ -26,14 +26,15 @@ _JSON = "application/json"
 class ErasureReport:
     """What was erased, or would be. Everything but counts would say who it was.
 
-    `delivered`: documents by destination that only their receivers can delete. `quarantined`: files in quarantine. `unreadable`: files
-    in quarantine of which nobody can say whose they are. `arriving`: files without a row yet; do it again.
+    `delivered`: documents by destination that only their receivers can delete, `tried`: that they may have. `quarantined`: files in
+    quarantine. `unreadable`: files in quarantine of which nobody can say whose they are. `arriving`: files without a row yet; do it again.
     """
 
     studies: int = 0
     images: int = 0
     documents: int = 0
     delivered: Counter[str] = field(default_factory=Counter)
+    tried: Counter[str] = field(default_factory=Counter)
     quarantined: int = 0
     unreadable: int = 0
     arriving: int = 0
@@ -46,6 +47,7 @@ class ErasureReport:
         self.images += found.images
         self.documents += found.documents
         self.delivered += found.delivered
+        self.tried += found.tried
 
     @property
     def is_gone(self) -> bool:
@@ -62,6 +64,7 @@ class ErasureReport:
         verb = "would be erased; add --yes" if is_dry_run else "erased"
         lines = [f"{self.studies} studies, {self.images} images, {self.documents} documents, {self.quarantined} files in quarantine {verb}"]
         lines += [f"{count} documents were delivered to {name}: ask there for their deletion" for name, count in self.delivered.items()]
+        lines += [f"{count} documents may have reached {name}: look for them there" for name, count in self.tried.items()]
         if self.unreadable:
             lines.append(f"{self.unreadable} files in quarantine cannot be read, so nobody can say whose they are: look at them")
         if self.arriving:
