@@ -91,6 +91,11 @@ def found_in(folder: Path, marks: list[bytes] = MARKS) -> list[str]:
     return [f"{file.name}: {mark!r}" for file in folder.rglob("*") if file.is_file() for mark in marks if mark in file.read_bytes()]
 
 
+def former_headers(street: Street) -> list[object]:
+    with street.ledger._engine.begin() as connection:
+        return list(connection.execute(select(schema.former_header)).all())
+
+
 def test_no_byte_of_the_patient_stays_and_others_are_left_alone(
     settings: Settings, street: Street, ledger_url: str, tmp_path: Path
 ) -> None:
@@ -105,10 +110,12 @@ def test_no_byte_of_the_patient_stays_and_others_are_left_alone(
     rejected = Rejection("1.2.3.1.9", "1.2.3", RemovalReason.QUALITY, "1.2.3.1.8", "CR1")
     street.ledger.reject([rejected])
     assert found_in(tmp_path)
+    assert len(former_headers(street)) == 1
     report = erase(settings, Patient(PATIENT))
     assert (report.studies, report.images, report.documents, dict(report.delivered)) == (2, 3, 4, {"pacs": 2})
     assert (report.files_left, report.arriving, report.is_rewritten, report.is_complete) == (0, 0, True, True)
     assert found_in(tmp_path) == []
+    assert former_headers(street) == []
     assert [file.name for file in archive.root.rglob("*.dcm") if not file.name.startswith("1.9.")] == []
     views = LedgerViews(ledger_url)
     studies, _ = views.list_studies(StudyFilter(), limit=100)

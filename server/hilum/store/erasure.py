@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Row, and_, delete, func, insert, null, or_, s
 
 from hilum.domain import SR_KINDS, ComparisonState, ConflictState, DeliveryState, ReadingState, Reason, ResultState, StudyState
 from hilum.store import commitments, expiring, rewriting
+from hilum.store.advancing import NEVER_SENT
 from hilum.store.archive import Archive
 from hilum.store.database import open_engine, open_reader, sync_of
 from hilum.store.expiring import Removed
@@ -27,6 +28,7 @@ from hilum.store.schema import (
     delivery,
     document,
     expired_file,
+    former_header,
     installation,
     instance,
     reading,
@@ -41,7 +43,7 @@ _BATCH = 500
 _NAMING_KINDS = (*SR_KINDS, "json")
 _NO_LEASE = {"lease_token": None, "leased_until": None, "detail": None}
 # As a later report's predecessors are chosen (`jobs`): refused by its SOP Class, a document was not sent.
-_WAS_TRIED = and_(delivery.c.attempts > 0, func.coalesce(delivery.c.reason, "").not_in(("class_ladder", "sop_class_refused")))
+_WAS_TRIED = and_(delivery.c.attempts > 0, func.coalesce(delivery.c.reason, "").not_in(NEVER_SENT))
 _MAY_BE_HELD = or_(delivery.c.state.in_((DeliveryState.DELIVERED, DeliveryState.LEASED)), _WAS_TRIED)
 _OPEN_DELIVERIES = (DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD)
 
@@ -242,6 +244,7 @@ def _erase_image(connection: Connection, image: Row[Any], stands_for: str, tombs
         "pixels_removed_at": image.pixels_removed_at or now,
     }
     connection.execute(update(instance).where(instance.c.id == image.id).values(emptied))
+    connection.execute(delete(former_header).where(former_header.c.instance_id == image.id))
     held = conflict.c.sop_instance_uid == image.sop_instance_uid
     connection.execute(update(conflict).where(held).values(sop_instance_uid=emptied["sop_instance_uid"]))
 

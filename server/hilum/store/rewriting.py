@@ -24,6 +24,7 @@ _TABLES = (
     "assignment",
     "comparison",
     "commitment",
+    "former_header",
 )
 _PATIENCE_SECONDS = 30.0
 
