@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pynetdicom import AE
+from pynetdicom import AE, _config
 from pynetdicom.association import Association
 
+from hilum.receive.census import Census, Seat
+from hilum.receive.indexing import open_inbox
+from hilum.receive.listener import serve_listener
+from hilum.store.ledger import Ledger
+from hilum.store.views import LedgerViews
 from load_tests import phantom
-from tests.support.disks import fill_to, small_disk
+from tests.support.disks import dead_disk, fill_to, small_disk
 from tests.support.installation import wait_for
 from tests.support.listening import ListenerProcess, make_settings, unindexed
 from tests.support.raw_scu import rejection_of
@@ -26,10 +35,14 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def associate(listener: ListenerProcess) -> Association:
+def associate(listener: ListenerProcess, called: str = "HILUM") -> Association:
+    return associate_at(listener.port, called)
+
+
+def associate_at(port: int, called: str = "HILUM") -> Association:
     ae = AE("MODALITY")
     ae.add_requested_context(DX)
-    return ae.associate("127.0.0.1", listener.port, ae_title="HILUM")
+    return ae.associate("127.0.0.1", port, ae_title=called)
 
 
 def status(association: Association, seed: int) -> int:
@@ -69,3 +82,41 @@ def test_a_queue_that_is_full_by_settings(tmp_path: Path) -> None:
         wait_for(lambda: len(listener.rows("SELECT * FROM reading WHERE state = 'due'")) == 2, what="the readings")
         wait_for(lambda: rejection_of(associate(listener)), what="the rejection")
         wait_for(lambda: listener.rows("SELECT * FROM association WHERE reason = 'queue_full'"), what="its row")
+
+
+def test_a_dead_mount_rejects_until_it_is_back(tmp_path: Path) -> None:
+    with ListenerProcess(make_settings(tmp_path / "state")) as listener:
+        assert status(first := associate(listener), 1) == 0x0000
+        first.release()
+        wait_for(lambda: not list(unindexed(listener.archive)), what="the file in its place")
+        with dead_disk(listener.archive.root):
+            assert rejection_of(associate(listener)) == (2, 3, 2)
+            assert rejection_of(associate(listener, "NOT_HILUM")) == (1, 1, 7), "what is wrong for good is said all the same"
+        assert status(again := associate(listener), 2) == 0x0000
+        again.release()
+        (row,) = wait_for(lambda: listener.rows("SELECT * FROM association WHERE reason = 'archive_not_available'"), what="its row")
+        assert "Transport endpoint is not connected" in row["advice"]
+
+
+def test_a_request_that_cannot_be_judged_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Associations cannot be counted: the census cannot be locked through a descriptor that is for reading only."""
+    for module, name in ((threading, "excepthook"), (_config, "LOG_HANDLER_LEVEL"), (_config, "PASS_CONTEXTVARS")):
+        monkeypatch.setattr(module, name, getattr(module, name))  # the listener sets them for its process, which is this one
+    settings, stop, census = make_settings(tmp_path / "state"), threading.Event(), Census(1)
+    ledger = Ledger(settings.ledger_url)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        arguments = (settings, listening, ledger, open_inbox(settings, "listener-1"), stop, None, Seat(census))
+        serving = threading.Thread(target=serve_listener, args=arguments)
+        read_only = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(read_only, census.descriptor)
+        os.close(read_only)
+        serving.start()
+        try:
+            assert rejection_of(associate_at(listening.getsockname()[1])) == (2, 3, 2)
+            with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
+                (row,) = wait_for(lambda: views.associations()[0], what="its row")
+            assert row["reason"] == "internal_error"
+        finally:
+            stop.set()
+            serving.join()
+    ledger.close()

@@ -1,7 +1,8 @@
-"""File systems that are soon full."""
+"""File systems that are soon full, or dead."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import subprocess
 from collections.abc import Iterator
@@ -19,6 +20,25 @@ def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
         pytest.skip("needs the right to mount a tmpfs")
     try:
         yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@contextmanager
+def dead_disk(folder: Path) -> Iterator[None]:
+    """Mounted on `folder`, a FUSE file system whose program has ended (ENOTCONN). Skips the test where mounting is not allowed."""
+    library = ctypes.CDLL(None, use_errno=True)
+    try:
+        program = os.open("/dev/fuse", os.O_RDWR)
+    except OSError:
+        pytest.skip("needs /dev/fuse")
+    options = f"fd={program},rootmode=40000,user_id=0,group_id=0".encode()
+    is_refused = library.mount(b"dead", os.fsencode(folder), b"fuse", 0, options)
+    os.close(program)
+    if is_refused:
+        pytest.skip("needs the right to mount a FUSE file system")
+    try:
+        yield
     finally:
         subprocess.run(["umount", "--lazy", folder], check=True)
 

@@ -15,6 +15,7 @@ from hilum.domain import Advance, DeliveryState, ReadingState, RolloutMode
 from hilum.store.rollouts import Order, Rollouts
 from hilum.telemetry import STATE_GAUGES
 from tests.support.api_client import Rig, open_rig
+from tests.support.disks import dead_disk
 
 
 @pytest.fixture
@@ -167,6 +168,14 @@ def test_the_scrape_tells_the_state_of_the_street(rig: Rig) -> None:
     assert found["hilum_processes_ready", ("analyser",)] == 1
     assert found["hilum_archive_free_bytes", ()] > 0
     assert {name for name, _ in found} == set(STATE_GAUGES)
+
+
+def test_a_dead_mount_has_no_room_and_does_not_end_the_scrape(rig: Rig, tmp_path: Path) -> None:
+    beat_all(rig)
+    (tmp_path / "archive").mkdir(exist_ok=True)
+    with dead_disk(tmp_path / "archive"):
+        assert "0.0 GB free" in ready(rig, "receive")["disk"]["detail"]
+        assert values(rig)["hilum_archive_free_bytes", ()] == 0
 
 
 def test_a_destination_that_is_not_configured_makes_no_label(rig: Rig) -> None:

@@ -22,6 +22,7 @@ from hilum.store.migrate import migrate
 from hilum.store.views import LedgerViews
 from hilum.wiring.stowing import Outcome, StowStore, stow_store
 from load_tests.phantom import make_instance
+from tests.support.disks import dead_disk
 from tests.support.waiting import wait_for
 
 
@@ -85,6 +86,12 @@ def test_a_part_that_may_come_again_is_said_so() -> None:
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
     never = Outcome("1.2", "1.4", "", 0xC000, "Not a DICOM file")
     assert stow._answer([later, never]).status_code == 409
+
+
+def test_while_the_archive_is_a_dead_mount_nothing_can_be_taken(store: StowStore, settings: Settings) -> None:
+    with dead_disk(settings.archive_dir):
+        assert "Transport endpoint is not connected" in (store.refusal() or "")
+    assert store.refusal() is None
 
 
 def test_a_part_that_does_not_say_its_transfer_syntax_is_refused(store: StowStore) -> None:

@@ -13,7 +13,7 @@ from hilum.settings import Receive
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.views import LedgerViews
-from tests.support.disks import small_disk
+from tests.support.disks import dead_disk, small_disk
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock, Street
 
@@ -83,3 +83,21 @@ def test_a_long_queue_rejects_and_reanalysis_does_not_count(tmp_path: Path, stre
 def test_a_ledger_that_is_away_rejects_nobody(tmp_path: Path, street: Street) -> None:
     views = LedgerViews(f"sqlite:///{tmp_path / 'gone.sqlite'}")
     assert Watermarks(Receive(reserve_bytes=0, maximum_due_readings=1), Archive(tmp_path), views).rejection() is None
+
+
+def test_a_dead_mount_rejects_and_says_so(tmp_path: Path, street: Street) -> None:
+    found = watermarks(tmp_path, street)
+    with dead_disk(tmp_path):
+        rejection = found.rejection()
+    assert rejection is not None
+    assert (rejection.result, rejection.source, rejection.diagnostic) == (2, 3, 2)
+    assert rejection.reason == "archive_not_available"
+    assert "Transport endpoint is not connected" in rejection.advice
+    assert str(tmp_path) not in rejection.advice
+
+
+def test_without_a_mount_an_archive_that_cannot_be_resolved_does_the_same(tmp_path: Path, street: Street) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    rejection = watermarks(tmp_path / "loop", street).rejection()
+    assert rejection is not None
+    assert rejection.reason == "archive_not_available"

@@ -67,9 +67,12 @@ class Observer:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space where `folder` is, or will be."""
-    there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    return shutil.disk_usage(there).free
+    """Free space where `folder` is, or will be; none in a file system that fails, as a dead mount does."""
+    try:
+        there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+        return shutil.disk_usage(there).free
+    except OSError:
+        return 0
 
 
 def _of_facts(facts: Facts) -> Iterator[Sample]:

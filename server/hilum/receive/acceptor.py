@@ -13,7 +13,7 @@ from pynetdicom import evt
 from pynetdicom.association import Association
 from pynetdicom.events import Event
 from pynetdicom.pdu import A_ABORT_RQ, A_ASSOCIATE_AC, P_DATA_TF
-from pynetdicom.pdu_primitives import A_ABORT
+from pynetdicom.pdu_primitives import A_ABORT, A_ASSOCIATE
 from pynetdicom.presentation import build_context
 
 from hilum import telemetry
@@ -66,15 +66,21 @@ class Acceptor:
         PromptAnswer(assoc)
 
     def _requested(self, _event: Event) -> None:
-        request, account = self.assoc.requestor.primitive, self._account
-        account.is_requested = True
+        self._account.is_requested = True
+        try:
+            self._judge(self.assoc.requestor.primitive)
+        except Exception:  # noqa: BLE001 - pynetdicom would swallow it, and accept what it supports by itself from anybody
+            _log.exception("request_not_judged")
+            self._reject(policy.FAILED)
+
+    def _judge(self, request: A_ASSOCIATE) -> None:
+        """Reject or abort, or say what is supported and let pynetdicom negotiate."""
+        account = self._account
         called, calling = str(request.called_ae_title), str(request.calling_ae_title)
         account.called_ae_title, account.calling_ae_title = printable(called), printable(calling)
         self._terms = self._door.policy.terms(calling)
-        account.rejection = self._door.admit(self, called, calling, account.peer_address)
-        if (rejection := account.rejection) is not None:
-            self.assoc.acse.send_reject(rejection.result, rejection.source, rejection.diagnostic)
-            self.assoc.kill()
+        if (rejection := self._door.admit(self, called, calling, account.peer_address)) is not None:
+            self._reject(rejection)
             return
         contexts = request.presentation_context_definition_list
         if not all(context.abstract_syntax and context.transfer_syntax for context in contexts):  # PS3.8 9.3.2.2; pynetdicom dies of it
@@ -86,6 +92,11 @@ class Acceptor:
         self.assoc.acceptor.supported_contexts = [
             build_context(abstract, list(syntaxes)) for abstract, syntaxes in policy.supported(proposed, self._terms).items()
         ]
+
+    def _reject(self, rejection: policy.Rejection) -> None:
+        self._account.rejection = rejection
+        self.assoc.acse.send_reject(rejection.result, rejection.source, rejection.diagnostic)
+        self.assoc.kill()
 
     def _established(self, _event: Event) -> None:
         self._account.is_established = True
@@ -152,8 +163,10 @@ class Acceptor:
             if self._is_over:
                 over_since = over_since or time.monotonic()
                 self._make_end(time.monotonic() - over_since)
-        self._door.leave(self)
-        self._write_row()
+        try:
+            self._door.leave(self)
+        finally:
+            self._write_row()
 
     @property
     def _is_unreadable(self) -> bool:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from hilum.receive.terms import Terms, TermsTable
 from hilum.settings import Receive, Sender
+
+
+# PS3.8 Table 9-21: rejected-transient, by the service provider (presentation), local-limit-exceeded. Senders come back.
+LATER: Final = (2, 3, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +23,9 @@ class Rejection:
     diagnostic: int
     reason: str
     advice: str
+
+
+FAILED: Final = Rejection(*LATER, "internal_error", "The receiver could not judge the request, its log says why; send again later.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +73,13 @@ class Policy:
                 f"{already.of_sender} associations of this Calling AE Title were open: send several images in one association, "
                 f"or raise {terms.key('maximum_associations')}."
             )
-            return Rejection(2, 3, 2, "limit_of_sender_exceeded", advice)
+            return Rejection(*LATER, "limit_of_sender_exceeded", advice)
         if already.everybody >= self._maximum:
             advice = (
                 f"{already.everybody} associations were open: send several images in one association, "
                 "or raise receive.maximum_associations."
             )
-            return Rejection(2, 3, 2, "local_limit_exceeded", advice)
+            return Rejection(*LATER, "local_limit_exceeded", advice)
         return None
 
 

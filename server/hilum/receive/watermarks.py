@@ -8,14 +8,12 @@ from __future__ import annotations
 import time
 
 from hilum.errors import Retry
-from hilum.receive.policy import Rejection
+from hilum.receive.policy import LATER, Rejection
 from hilum.settings import Receive
 from hilum.store.archive import Archive
 from hilum.store.views import LedgerViews
 
 _FRESH_SECONDS = 0.25  # a burst of associations between two looks is let in unseen
-# PS3.8 Table 9-21: rejected-transient, by the service provider (presentation), local-limit-exceeded. Senders come back.
-_LATER = (2, 3, 2)
 
 
 class Watermarks:
@@ -27,16 +25,21 @@ class Watermarks:
 
     def rejection(self) -> Rejection | None:
         """Why no new association must begin now, or None."""
-        free, limit = self._archive.free_bytes(), self._settings.reject_below_bytes
+        limit = self._settings.reject_below_bytes
+        try:
+            free = self._archive.free_bytes()
+        except OSError as error:  # a mount that is dead or a server that is away: nothing could be stored
+            advice = f"The archive's file system fails ({error.strerror}): mount it again at the receiver; send again later."
+            return Rejection(*LATER, "archive_not_available", advice)
         if free < limit:
             advice = (
                 f"{free >> 20} MiB of disk are free, {limit >> 20} MiB are wanted (receive.reject_bytes): free space; send again later."
             )
-            return Rejection(*_LATER, "disk_nearly_full", advice)
+            return Rejection(*LATER, "disk_nearly_full", advice)
         maximum = self._settings.maximum_due_readings
         if maximum and (due := self._due_readings(maximum)) >= maximum:
             advice = f"{due} or more readings wait (receive.maximum_due_readings): check that the analysers work; send again later."
-            return Rejection(*_LATER, "queue_full", advice)
+            return Rejection(*LATER, "queue_full", advice)
         return None
 
     def _due_readings(self, maximum: int) -> int:
