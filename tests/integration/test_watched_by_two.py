@@ -99,3 +99,14 @@ def test_one_takes_the_files_and_the_other_when_that_is_killed(installation: Hil
             wait_for(lambda: stored(installation) == 40, what="all rows")
             wait_for(lambda: not unsettled(installation), what="the files in their places")  # which they get when their rows are there
     assert {file.name for file in (inbox / "taken").iterdir()} == {f"{number}.dcm" for number in range(40)}
+
+
+def test_a_link_to_itself_holds_nobody_up_and_is_said_once_without_its_name(installation: Hilum, tmp_path: Path) -> None:
+    inbox, log = tmp_path / "inbox", tmp_path / "log"
+    (inbox / "DOE^JANE.dcm").symlink_to("DOE^JANE.dcm")
+    with watcher(installation, log):
+        for number in (1, 2):
+            put(inbox, number)
+            wait_for((inbox / f"taken/{number}.dcm").exists, what="a file beside it")
+    assert log.read_bytes().count(b"entries_passed_over") == 1
+    assert b"DOE" not in log.read_bytes()

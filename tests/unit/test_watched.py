@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -138,6 +139,31 @@ def test_links_to_files_are_followed_and_links_to_folders_are_not(tmp_path: Path
     for name, target in (("link.dcm", "elsewhere/1.dcm"), ("folder", "elsewhere"), ("nothing.dcm", "elsewhere/2.dcm")):
         (tmp_path / "watched" / name).symlink_to(tmp_path / target)
     assert WatchedFolder(tmp_path / "watched", "keep", 0).whole(NOW) == [tmp_path / "watched/link.dcm"]
+
+
+def test_what_cannot_be_resolved_holds_nobody_up_and_is_said(tmp_path: Path) -> None:
+    folder = WatchedFolder(tmp_path, "keep", 0)
+    file = put(tmp_path / "below/1.dcm", 9)
+    (tmp_path / "below/0.dcm").symlink_to("0.dcm")
+    (tmp_path / "gone.dcm").symlink_to("nowhere")
+    assert folder.whole(NOW) == [file]
+    assert folder.problems == {os.strerror(errno.ELOOP)}
+    (tmp_path / "below/0.dcm").unlink()
+    assert folder.whole(NOW + 1) == [file]
+    assert folder.problems == frozenset()
+
+
+def test_a_file_that_turns_into_what_cannot_be_resolved_is_left(tmp_path: Path) -> None:
+    folder = WatchedFolder(tmp_path, "move", settle_seconds=5)
+    first, second = put(tmp_path / "1.dcm", 0), put(tmp_path / "2.dcm", 0)
+    assert folder.whole(NOW) == []
+    times = tmp_path.stat()
+    first.unlink()
+    first.symlink_to("1.dcm")
+    os.utime(tmp_path, ns=(times.st_atime_ns, times.st_mtime_ns))  # as where the folder's time is coarse: it is not read again
+    assert folder.whole(NOW + 0.5) == []
+    assert folder.whole(NOW + 6) == [second]
+    folder.leave(first)
 
 
 def test_hidden_files_are_somebody_elses(tmp_path: Path) -> None:

@@ -30,6 +30,11 @@ class WatchedFolder:
         found = ((files.folder, files.whole(now, self.settle_seconds)) for files in self._folders.values())
         return [folder / name for folder, names in found for name in names]
 
+    @property
+    def problems(self) -> frozenset[str]:
+        """Why entries were passed over at the last look."""
+        return frozenset().union(*(files.problems for files in self._folders.values()))
+
     def _looked_at(self, folder: Path, now: float) -> Iterator[WatchedFiles]:
         files = self._files(folder)
         files.look(now)

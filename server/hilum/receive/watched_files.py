@@ -23,13 +23,15 @@ _LONGEST_PAUSE_SECONDS: Final = 600.0
 class WatchedFiles:
     """`seen`: files that were taken, or left; they are nothing to us until they change. `waiting`: the others, as what and since when.
 
-    `below`: the folders in it. What begins with a dot is somebody else's.
+    `below`: the folders in it. What begins with a dot is somebody else's. `problems`: why entries were passed over, in the words of the
+    file system, as for a link to itself; they hold nobody up.
     """
 
     folder: Path
     below: tuple[Path, ...] = ()
     seen: dict[str, Stamp] = field(default_factory=dict)
     waiting: dict[str, tuple[Stamp, float]] = field(default_factory=dict)
+    problems: frozenset[str] = frozenset()
     _stamp: Stamp | None = None
     _pause: float = _FIRST_PAUSE_SECONDS
     _read_at: float = 0.0
@@ -49,10 +51,10 @@ class WatchedFiles:
         return [name for name, (stamp, since) in self.waiting.items() if now - min(stamp[1] / 1e9, since) >= settle_seconds]
 
     def stamp(self, name: str) -> Stamp | None:
-        """None: it is gone, or no file."""
+        """None: it is gone, cannot be looked at, or is no file."""
         try:
             status = (self.folder / name).stat()
-        except FileNotFoundError:
+        except OSError:
             return None
         return _stamp_of(status) if stat.S_ISREG(status.st_mode) else None
 
@@ -65,8 +67,10 @@ class WatchedFiles:
     def _read(self, now: float) -> None:
         with os.scandir(self.folder) as entries:
             visible = [entry for entry in entries if not entry.name.startswith(".")]
-        folders = {entry.name for entry in visible if entry.is_dir(follow_symlinks=False)}
-        found = dict(_stamps(entry for entry in visible if entry.name not in folders))
+        folders = {entry.name for entry in visible if _is_folder(entry)}
+        problems: set[str] = set()
+        found = dict(_stamps((entry for entry in visible if entry.name not in folders), problems))
+        self.problems = frozenset(problems)
         self.below = tuple(self.folder / name for name in sorted(folders))
         self.seen = {name: stamp for name, stamp in self.seen.items() if found.get(name) == stamp}
         self._wait_for({name: stamp for name, stamp in found.items() if name not in self.seen}, now)
@@ -80,11 +84,21 @@ def _is_same(known: tuple[Stamp, float] | None, stamp: Stamp) -> bool:
     return known is not None and known[0] == stamp
 
 
-def _stamps(entries: Iterator[os.DirEntry[str]]) -> Iterator[tuple[str, Stamp]]:
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _stamps(entries: Iterator[os.DirEntry[str]], problems: set[str]) -> Iterator[tuple[str, Stamp]]:
     for entry in entries:
         try:
             status = entry.stat()
         except FileNotFoundError:  # gone meanwhile, or a link to nothing
+            continue
+        except OSError as error:
+            problems.add(str(error.strerror))
             continue
         if stat.S_ISREG(status.st_mode):
             yield entry.name, _stamp_of(status)

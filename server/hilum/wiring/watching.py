@@ -73,13 +73,16 @@ def _recover(settings: Settings, ledger: Ledger, archive: Archive) -> None:
 def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) -> None:
     folder = WatchedFolder(watch.path, watch.when_taken, watch.settle_seconds)
     origin = Origin(watch.calling_ae_title, watch.called_ae_title or settings.receive.ae_titles[0], Lane[watch.lane.upper()])
-    problem = ""
+    problem, passed_over = "", frozenset[str]()
     with taking(settings, origin, partial(_say, name), stop) as (intake, _):
         while not stop.is_set():
             rest = _LOOK_SECONDS
             try:
                 rest = _look(name, folder, intake, stop)
                 problem = ""
+                for new in sorted(folder.problems - passed_over):
+                    log.warning("entries_passed_over", watch=name, problem=new, advice="the others are taken; look at links and rights")
+                passed_over = folder.problems
             except Stopped:
                 return
             except OSError as error:
