@@ -28,12 +28,12 @@ from tests.support.street import Clock, Street, release
 TOKEN = "a-token-for-tests"
 
 
-def settings_for(folder: Path, *, token: str = "", reserve_bytes: int = 0) -> Settings:
+def settings_for(folder: Path, *, token: str = "", reserve_bytes: int = 0, network_timeout_seconds: float = 60.0) -> Settings:
     """Settings of an installation in `folder`, whatever the environment says."""
     sections = {
         "site": Site(state_dir=folder),
         "api": Api(token=token),
-        "receive": Receive(reserve_bytes=reserve_bytes),
+        "receive": Receive(reserve_bytes=reserve_bytes, network_timeout_seconds=network_timeout_seconds),
         "destinations": {"pacs": Destination()},
     }
     return Settings.model_construct(**{**{name: field.get_default() for name, field in Settings.model_fields.items()}, **sections})

@@ -34,8 +34,11 @@ class _Server(uvicorn.Server):
             await asyncio.sleep(_TICK_SECONDS)
 
 
-def serve_api(app: FastAPI, listening: socket.socket, stop: threading.Event) -> None:
-    """Serve until `stop` is set, then finish requests in progress. Blocks. The access log is off: metrics count the requests."""
+def serve_api(app: FastAPI, listening: socket.socket, stop: threading.Event, finish_seconds: int = _FINISH_SECONDS) -> None:
+    """Serve until `stop` is set, then finish requests in progress. Blocks. The access log is off: metrics count the requests.
+
+    `finish_seconds`: requests that take longer then are cancelled.
+    """
     config = uvicorn.Config(
         app,
         access_log=False,
@@ -44,6 +47,6 @@ def serve_api(app: FastAPI, listening: socket.socket, stop: threading.Event) -> 
         ws="none",
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=_FINISH_SECONDS,
+        timeout_graceful_shutdown=finish_seconds,
     )
     _Server(config, stop).run(sockets=[listening])

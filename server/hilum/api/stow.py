@@ -5,6 +5,9 @@ Streamed: a part is written while it comes in, and no more than a piece of it is
 
 from __future__ import annotations
 
+import asyncio
+import re
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from enum import Enum, auto
 from typing import Annotated, Any, Final, Protocol, TypeVar
@@ -19,7 +22,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from hilum.api.fields import StudyUid
-from hilum.api.parts import PartsHere
+from hilum.api.parts import Parts, PartsHere
 from hilum.api.problems import documented
 
 PREFIX: Final = "/dicom-web"
@@ -27,6 +30,7 @@ MEDIA_TYPE: Final = "application/dicom+json"
 router = APIRouter(prefix=PREFIX, tags=["Store"])
 
 _PIECE_BYTES: Final = 1 << 20
+_PREAMBLE_BYTES: Final = 64 << 10  # text for people whose programs know no multipart; real ones are a line
 # Of their own: requests that wait for disk or ledger must not take the threads in which pages and health are answered.
 _THREADS: Final = CapacityLimiter(16)
 _T = TypeVar("_T")
@@ -96,7 +100,7 @@ _DOCUMENTED: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {MEDIA_TYPE: {}}, "description": "All parts are stored."},
     202: {"content": {MEDIA_TYPE: {}}, "description": "Some parts are stored; the others are listed with their reasons."},
     409: {"content": {MEDIA_TYPE: {}}, "description": "No part is stored; all are listed with their reasons."},
-    **documented(400, 415),
+    **documented(400, 408, 415),
 }
 _BODY: Final = {
     "requestBody": {"required": True, "content": {'multipart/related; type="application/dicom"': {"schema": {"type": "string"}}}}
@@ -104,23 +108,30 @@ _BODY: Final = {
 
 
 @router.post("/studies", responses=_DOCUMENTED, openapi_extra=_BODY, summary="Store instances (STOW-RS)")
-async def store_instances(request: Request, store: StoreHere) -> JSONResponse:
+async def store_instances(request: Request, parts: PartsHere, store: StoreHere) -> JSONResponse:
     """Store DICOM objects of any studies. Each study is closed with the request: no quiet period runs."""
-    return await _stored(request, store, None)
+    return await _stored(request, parts, store, None)
 
 
 @router.post("/studies/{study_instance_uid}", responses=_DOCUMENTED, openapi_extra=_BODY, summary="Store instances of a study (STOW-RS)")
-async def store_instances_of_study(request: Request, store: StoreHere, study_instance_uid: StudyUid) -> JSONResponse:
+async def store_instances_of_study(request: Request, parts: PartsHere, store: StoreHere, study_instance_uid: StudyUid) -> JSONResponse:
     """The same for one study; objects of others are refused."""
-    return await _stored(request, store, study_instance_uid)
+    return await _stored(request, parts, store, study_instance_uid)
 
 
-async def _stored(request: Request, store: Store, study: str | None) -> JSONResponse:
+async def _stored(request: Request, parts: Parts, store: Store, study: str | None) -> JSONResponse:
+    try:
+        return await _store_parts(request, parts.settings.receive.network_timeout_seconds, store, study)
+    except asyncio.CancelledError:  # by the web server at its end; it would log a traceback, and the sender hear nothing
+        raise HTTPException(503, "The server stops; send the request again.", {"Retry-After": "10"}) from None
+
+
+async def _store_parts(request: Request, seconds: float, store: Store, study: str | None) -> JSONResponse:
     boundary = _boundary(request)
     if (reason := await _in_thread(store.refusal)) is not None:
         raise HTTPException(503, reason, {"Retry-After": "10"})
     peer = request.client.host if request.client else ""
-    stowed = await _take(request.stream(), boundary, lambda: store.begin(study, peer))
+    stowed = await _take(_chunks(request.stream(), seconds), boundary, lambda: store.begin(study, peer))
     if not stowed:
         raise HTTPException(400, "The request holds no part.")
     await _in_thread(store.close, stowed)
@@ -143,21 +154,36 @@ def _boundary(request: Request) -> bytes:
     return options[b"boundary"]
 
 
+async def _chunks(stream: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
+    """Raises 408 if the next one does not come in time."""
+    while True:
+        try:
+            async with asyncio.timeout(seconds):
+                chunk = await anext(stream, None)
+        except TimeoutError as error:
+            detail = f"No more of the request came for {seconds:g} s (receive.network_timeout_seconds); complete parts before that are stored."
+            raise HTTPException(408, detail, {"Connection": "close"}) from error
+        if chunk is None:
+            return
+        yield chunk
+
+
 async def _take(stream: AsyncIterator[bytes], boundary: bytes, begin: Callable[[], Part]) -> list[Stowed]:
     """All parts, one after the other."""
-    events = _Events(boundary)
-    part: Part | None = None
+    part: _OneStepAtATime | None = None
     stowed: list[Stowed] = []
     try:
+        events = _Events(boundary)
         async for chunk in stream:
             for event in events.of(chunk):
                 if event is _Mark.BEGIN:
-                    part = await _in_thread(begin)
+                    part = _OneStepAtATime(await _in_thread(begin))
                 elif part is not None and event is _Mark.END:
                     stowed.append(await _in_thread(part.end))
                     part = None
                 elif part is not None and isinstance(event, bytes):
                     await _in_thread(part.write, event)
+        events.require_beginning()
         if not events.is_complete:
             raise HTTPException(400, "The request ends without its closing boundary; what was complete before that is stored.")
     except FormParserError as error:
@@ -168,8 +194,47 @@ async def _take(stream: AsyncIterator[bytes], boundary: bytes, begin: Callable[[
         raise HTTPException(400, "The request was not sent to its end.") from error
     finally:
         if part is not None:
-            await _in_thread(part.abandon)
+            await _abandon(part)
     return stowed
+
+
+async def _abandon(part: _OneStepAtATime) -> None:
+    """Also when this task is cancelled in it, as all are at the end of the process: then here, before the thread could begin."""
+    try:
+        await _in_thread(part.abandon)
+    except asyncio.CancelledError:
+        part.abandon()
+        raise
+
+
+class _OneStepAtATime:
+    """A part, for threads: behind a task that is cancelled a step still runs, or has yet to begin."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._lock = threading.Lock()
+        self._is_abandoned = False
+
+    def write(self, piece: bytes) -> None:
+        """The next bytes."""
+        self._do(self._part.write, piece)
+
+    def end(self) -> Stowed:
+        """There are no more."""
+        return self._do(self._part.end)
+
+    def abandon(self) -> None:
+        """After the step that runs; no other one begins. Idempotent."""
+        with self._lock:
+            if not self._is_abandoned:
+                self._is_abandoned = True
+                self._part.abandon()
+
+    def _do(self, step: Callable[..., _T], *arguments: object) -> _T:
+        with self._lock:
+            if self._is_abandoned:
+                raise ClientDisconnect  # nobody waits for it
+            return step(*arguments)
 
 
 class _Mark(Enum):
@@ -178,9 +243,16 @@ class _Mark(Enum):
 
 
 class _Events:
-    """Chunks of a body to what they hold: the beginning of a part, pieces of it, its end. Small chunks are gathered."""
+    """Chunks of a body to what they hold: the beginning of a part, pieces of it, its end. Small chunks are gathered.
+
+    What is before the first delimiter is ignored (RFC 2046 5.1.1), of which the parser knows nothing.
+    """
 
     def __init__(self, boundary: bytes) -> None:
+        """Raises FormParserError."""
+        self._first = re.compile(rb"(?:\A[\r\n]*|\r\n)(--%b)(?=\r\n|--)" % re.escape(boundary))
+        self._reach = len(boundary) + 6  # what of a delimiter may lie in chunks before
+        self._preamble: bytearray | None = bytearray()
         self._found: list[bytes | _Mark] = []
         self._piece = bytearray()
         self.is_complete = False
@@ -194,11 +266,28 @@ class _Events:
 
     def of(self, chunk: bytes) -> Iterator[bytes | _Mark]:
         """Raises FormParserError."""
+        if self._preamble is not None:
+            chunk = self._without_preamble(self._preamble, chunk)
         self._parser.write(chunk)
         if len(self._piece) >= _PIECE_BYTES:
             self._flush()
         found, self._found = self._found, []
         return iter(found)
+
+    def require_beginning(self) -> None:
+        """At the end of the body. Raises FormParserError."""
+        if self._preamble:
+            raise FormParserError("no part begins with it")
+
+    def _without_preamble(self, preamble: bytearray, chunk: bytes) -> bytes:
+        looked_at = max(0, len(preamble) - self._reach)
+        preamble += chunk
+        if (found := self._first.search(preamble, looked_at)) is not None:
+            self._preamble = None
+            return bytes(preamble[found.start(1) :])
+        if len(preamble) > _PREAMBLE_BYTES:
+            raise FormParserError("no part begins with it in the first 64 KiB")
+        return b""
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         self._piece += memoryview(data)[start:end]
