@@ -157,7 +157,7 @@ class Receive(_Section):
     tls_certificate_file: Path | None = Field(
         None, description="PEM file of our certificate and its chain. A new one is used without restart."
     )
-    tls_key_file: Path | None = Field(None, description="PEM file of the key to it.")
+    tls_key_file: Path | None = Field(None, description="PEM file of the key to it, not encrypted.")
     tls_client_ca_file: Path | None = Field(
         None, description="PEM file of the authority that must have signed the sender's certificate; none: senders show no certificate."
     )
@@ -380,7 +380,7 @@ class Destination(_Section):
         None, description="tls: PEM file of the authority that signed the receiver's certificate; none: the system's."
     )
     certificate_file: Path | None = Field(None, description="tls: PEM file of our certificate, for receivers that ask for one.")
-    key_file: Path | None = Field(None, description="tls: PEM file of the key to it.")
+    key_file: Path | None = Field(None, description="tls: PEM file of the key to it, not encrypted.")
     tls_server_name: str = Field("", description="tls: name in the receiver's certificate, where it is not host.")
 
     @model_validator(mode="after")
@@ -500,7 +500,7 @@ class CommitmentPeer(_Section):
     tls: bool = Field(default=False, description="TLS 1.2 or later to it (PS3.15 Annex B); its certificate is verified.")
     ca_file: Path | None = Field(None, description="tls: PEM file of the authority that signed its certificate; none: the system's.")
     certificate_file: Path | None = Field(None, description="tls: PEM file of our certificate, where it asks for one.")
-    key_file: Path | None = Field(None, description="tls: PEM file of the key to it.")
+    key_file: Path | None = Field(None, description="tls: PEM file of the key to it, not encrypted.")
     tls_server_name: str = Field("", description="tls: name in its certificate, where it is not host.")
 
     @model_validator(mode="after")

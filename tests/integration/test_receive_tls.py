@@ -158,6 +158,8 @@ def test_a_renewed_certificate_is_used_without_restart(site: Site, tmp_path: Pat
     assert common_name(site) == "renewed"
     site.own.certificate.write_text("no certificate")
     assert common_name(site) == "renewed", "the last good one stays"
+    shutil.copy(site.authority.encrypted(site.own), site.own.key)
+    assert common_name(site) == "renewed", "nobody is asked for a password"
     replace(Identity(*kept), site.own)
     assert common_name(site) == "hilum"
     assert "certificates_not_usable" in site.listener.log.read_text()

@@ -37,6 +37,12 @@ class Authority:
         self._openssl("x509", "-req", "-in", str(request), "-out", str(made.certificate), *signing)
         return made
 
+    def encrypted(self, identity: Identity) -> Path:
+        """Its key, with a password."""
+        made = identity.key.with_suffix(".encrypted.key")
+        self._openssl("pkey", "-in", str(identity.key), "-aes256", "-passout", "pass:secret", "-out", str(made))
+        return made
+
     def _paths(self, name: str) -> Identity:
         return Identity(self._folder / f"{name}.pem", self._folder / f"{name}.key")
 

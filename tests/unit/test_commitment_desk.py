@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -110,6 +111,19 @@ def test_a_ledger_that_was_away_has_cost_no_places(hurried: House) -> None:
         connection.execute("ALTER TABLE away RENAME TO commitment")
     hurried.take(Asker(), "1.9.100")
     assert hurried.ended()["state"] == "reported"
+
+
+def test_without_a_thread_for_the_report_nothing_is_owed(hurried: House) -> None:
+    asker, usual = Asker(), threading.stack_size(1 << 47)  # more than there are addresses: no thread can start
+    try:
+        for number in range(65):
+            with pytest.raises(CommitmentRefused, match="ask again later"):
+                hurried.take(asker, f"1.9.{number}")
+    finally:
+        threading.stack_size(usual)
+    assert hurried.rows("true") == []
+    hurried.take(asker, "1.9.100")
+    assert hurried.ended()["state"] == "reported", "they have cost no places"
 
 
 def test_too_many_that_wait_are_refused_before_anything_is_written(patient: House) -> None:

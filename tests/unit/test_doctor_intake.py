@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from hilum.deliver.tls import Tls
+from hilum.errors import Retry
 from hilum.receive.compiled import loaded
 from hilum.settings import Settings
 from hilum.store.direct_io import takes_direct_io
@@ -31,6 +33,22 @@ def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_pa
     wrong = found(tmp_path, receive={**tls, "tls_key_file": other.key})["receive TLS"]
     assert not wrong.ok
     assert "give PEM files that belong together" in wrong.detail
+
+
+def test_an_encrypted_key_is_a_problem_and_no_question(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    own, (port,) = authority.identity("hilum", "IP:127.0.0.1"), free_ports(1)
+    tls = {"plain": False, "tls_port": port, "tls_certificate_file": own.certificate, "tls_key_file": authority.encrypted(own)}
+    wrong = found(tmp_path, receive=tls)["receive TLS"]
+    assert not wrong.ok
+    assert "hilum.encrypted.key: the key must not be encrypted" in wrong.detail
+
+
+def test_the_same_of_a_destination_is_an_outage(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "certificates")
+    own = authority.identity("hilum")
+    with pytest.raises(Retry, match="the key must not be encrypted"):
+        Tls(authority.file, own.certificate, authority.encrypted(own), "pacs.test").context()
 
 
 def test_a_watched_folder_has_to_be_there(tmp_path: Path) -> None:

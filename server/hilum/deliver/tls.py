@@ -7,6 +7,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
+from hilum.dimse.own_certificate import load_own_certificate
 from hilum.errors import Retry
 from hilum.settings import CommitmentPeer, Destination
 
@@ -26,7 +27,7 @@ class Tls:
             context = ssl.create_default_context(cafile=self.ca_file)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
             if self.certificate_file is not None:
-                context.load_cert_chain(self.certificate_file, self.key_file)
+                load_own_certificate(context, self.certificate_file, self.key_file)
         except ssl.SSLError as error:
             detail = f"TLS: {self._files()}: not usable ({error.reason or 'no PEM'}); give PEM files that belong together"
             raise Retry(detail, is_outage=True) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 from typing import Protocol
@@ -52,21 +53,31 @@ class Desk:
             return
         if not self._places.acquire(blocking=False):
             raise CommitmentRefused(RESOURCE_LIMITATION, "Too many requests wait for their reports; ask again later")
+        owed: queue.SimpleQueue[CommitmentJob | None] = queue.SimpleQueue()
+        try:
+            start_thread("commitment", self._report_owed, owed, asker)  # before the row: with nobody to report, that would stay leased
+        except RuntimeError:  # threading's
+            self._places.release()
+            raise CommitmentRefused(RESOURCE_LIMITATION, "No thread is left for the report; ask again later") from None
+        job = None
         try:
             job = self._ledger.request_commitment(request, self._holder)
-            assert job is not None, "who holds the request gets its job"
-            start_thread("commitment", self._report, job, asker)
-        except (SQLAlchemyError, RuntimeError):  # the other is threading's, which has no thread left
+        finally:
+            owed.put(job)
+
+    def _report_owed(self, owed: queue.SimpleQueue[CommitmentJob | None], asker: Asker) -> None:
+        """None: the row could not be written, and nothing is owed."""
+        try:
+            if (job := owed.get()) is not None:
+                self._report(job, asker)
+        finally:
             self._places.release()
-            raise
 
     def _report(self, job: CommitmentJob, asker: Asker) -> None:
         try:
             self._ledger.advance("commit", [(job.lease, self._decide(job, asker))])
         except SQLAlchemyError as error:
             _log.error("commitment_not_written", problem=type(error).__name__, advice="reported again when the lease has lapsed")
-        finally:
-            self._places.release()
 
     def _decide(self, job: CommitmentJob, asker: Asker) -> Advance:
         try:

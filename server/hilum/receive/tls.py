@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hilum import telemetry
+from hilum.dimse.own_certificate import load_own_certificate
 from hilum.errors import ConfigurationError
 from hilum.settings import Receive
 
@@ -78,7 +79,7 @@ class ServerTls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(_SUITES)
-        context.load_cert_chain(self._certificate, self._key)
+        load_own_certificate(context, self._certificate, self._key)
         if self._authority is not None:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(self._authority)
