@@ -136,8 +136,15 @@ class Receive(_Section):
     maximum_pdu_bytes: int = Field(131072, ge=4096, le=1 << 24, description="Largest PDU that senders may use.")
     maximum_object_bytes: int = Field(1 << 30, ge=1 << 20, description="Largest data set accepted; a larger one is answered 0xA700.")
     acse_timeout_seconds: float = Field(30.0, gt=0, description="Limit for negotiation and release.")
-    dimse_timeout_seconds: float = Field(60.0, gt=0, description="Limit for one DIMSE message.")
-    network_timeout_seconds: float = Field(60.0, gt=0, description="An association idle for longer is aborted.")
+    dimse_timeout_seconds: float = Field(
+        60.0, gt=0, description="So long the answer to a report of storage commitment is waited for, on the association of its request."
+    )
+    network_timeout_seconds: float = Field(
+        60.0,
+        gt=0,
+        description="An association on which nothing comes for longer, between messages or inside one, is aborted; a STOW-RS request is "
+        "answered 408.",
+    )
     reserve_bytes: int = Field(2 << 30, ge=0, description="Free disk space that is never used: below it C-STORE is answered 0xA700.")
     reject_bytes: int | None = Field(
         None, ge=0, description="Below this much free disk space new associations are rejected (2,3,2). Default: twice reserve_bytes."
