@@ -86,13 +86,15 @@ def test_a_queue_that_is_full_by_settings(tmp_path: Path) -> None:
 
 def test_a_dead_mount_rejects_until_it_is_back(tmp_path: Path) -> None:
     with ListenerProcess(make_settings(tmp_path / "state")) as listener:
-        assert status(first := associate(listener), 1) == 0x0000
+        first = associate(listener)
+        assert status(first, 1) == 0x0000
         first.release()
         wait_for(lambda: not list(unindexed(listener.archive)), what="the file in its place")
         with dead_disk(listener.archive.root):
             assert rejection_of(associate(listener)) == (2, 3, 2)
             assert rejection_of(associate(listener, "NOT_HILUM")) == (1, 1, 7), "what is wrong for good is said all the same"
-        assert status(again := associate(listener), 2) == 0x0000
+        again = associate(listener)
+        assert status(again, 2) == 0x0000
         again.release()
         (row,) = wait_for(lambda: listener.rows("SELECT * FROM association WHERE reason = 'archive_not_available'"), what="its row")
         assert "Transport endpoint is not connected" in row["advice"]

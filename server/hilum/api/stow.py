@@ -161,7 +161,7 @@ async def _chunks(stream: AsyncIterator[bytes], seconds: float) -> AsyncIterator
             async with asyncio.timeout(seconds):
                 chunk = await anext(stream, None)
         except TimeoutError as error:
-            detail = f"No more of the request came for {seconds:g} s (receive.network_timeout_seconds); complete parts before that are stored."
+            detail = f"Nothing more came for {seconds:g} s (receive.network_timeout_seconds); complete parts before that are stored."
             raise HTTPException(408, detail, {"Connection": "close"}) from error
         if chunk is None:
             return

@@ -9,7 +9,6 @@ from typing import Final
 from hilum.receive.terms import Terms, TermsTable
 from hilum.settings import Receive, Sender
 
-
 # PS3.8 Table 9-21: rejected-transient, by the service provider (presentation), local-limit-exceeded. Senders come back.
 LATER: Final = (2, 3, 2)
 
