@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import imagecodecs
@@ -11,7 +13,8 @@ import jpeg_ls
 import numpy as np
 from numpy.typing import NDArray
 from pydicom.dataset import Dataset
-from pydicom.encaps import encapsulate
+from pydicom.encaps import encapsulate, generate_frames
+from pydicom.filereader import dcmread
 from pydicom.pixels.encoders import RLELosslessEncoder
 from pydicom.uid import (
     HTJ2K,
@@ -26,6 +29,7 @@ from pydicom.uid import (
     JPEGLSLossless,
     JPEGLSNearLossless,
     RLELossless,
+    generate_uid,
 )
 
 from tests.support.radiograph import radiograph, under
@@ -126,3 +130,12 @@ def enclosed(codestream: bytes, array: Pixels, transfer_syntax_uid: str, bits: i
     dataset.PixelData = encapsulate([codestream])
     dataset["PixelData"].VR, dataset["PixelData"].is_undefined_length = "OB", True
     return under(dataset, transfer_syntax_uid)
+
+
+def by_dcmtk(array: Pixels, bits: int, folder: Path, *options: str) -> bytes:
+    """A codestream of DCMTK's dcmcjpeg, which writes Huffman tables of the picture's own and point transforms."""
+    uids = {keyword: generate_uid() for keyword in ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID")}
+    plain, coded = folder / "plain.dcm", folder / "coded.dcm"
+    radiograph(array, bits_stored=bits, **uids).save_as(plain, enforce_file_format=True)
+    subprocess.run(["dcmcjpeg", *options, plain, coded], check=True)
+    return next(generate_frames(dcmread(coded).PixelData, number_of_frames=1))

@@ -28,7 +28,7 @@ from pydicom.uid import (
 from hilum_preprocessing import Flag, NotAnalysable, Reason, decode
 from hilum_preprocessing.codecs import CODECS
 from hilum_preprocessing.codecs.unraised import dropped_exceptions
-from tests.support.encoders import ENCODERS, enclosed, encoded
+from tests.support.encoders import ENCODERS, by_dcmtk, enclosed, encoded
 from tests.support.radiograph import scene
 
 CASES = [
@@ -108,6 +108,39 @@ def test_entropy_coded_data_that_lost_or_gained_a_piece_are_refused(uid, piece):
             assert reason_of(enclosed(damaged, array, uid, bits)) in (Reason.UNDECODABLE, Reason.TRUNCATED_PIXEL_DATA), start
 
 
+def collimated(level: int, seed: int = 0) -> NDArray[np.uint8]:
+    """A picture within a border of one value."""
+    array = scene(203, 190, 8, seed).astype(np.uint8)
+    array[:16], array[-40:], array[:, :16], array[:, -16:] = level, level, level, level
+    return array
+
+
+@pytest.mark.parametrize("quality", [30, 50, 75, 90, 100])
+@pytest.mark.parametrize("level", [0, 255])
+@pytest.mark.parametrize("encoder", ["dcmcjpeg", "Pillow"])
+def test_a_picture_that_ends_in_black_or_white_ends_in_time(encoder, level, quality, tmp_path):
+    """Blocks behind it that are darker than black look like it: the first bits behind the data may show nothing."""
+    for seed in range(2 if encoder == "dcmcjpeg" else 12):
+        array = collimated(level, seed)
+        options = ("+eb", "+q", str(quality))
+        whole = by_dcmtk(array, 8, tmp_path, *options) if encoder == "dcmcjpeg" else by_pillow(array, quality=quality, optimize=True)
+        assert np.array_equal(decode(enclosed(whole, array, JPEGBaseline8Bit, 8)).array, imagecodecs.jpeg8_decode(whole)), seed
+        start = whole.index(b"\xff\xda")
+        for share in (0.3, 0.5, 0.7, 0.9, 0.97):
+            cut = whole[: start + round(share * (len(whole) - start))] + b"\xff\xd9"
+            assert reason_of(enclosed(cut, array, JPEGBaseline8Bit, 8)) is Reason.UNDECODABLE, (seed, share)
+
+
+@pytest.mark.parametrize("level", [0, 255])
+def test_a_piece_too_much_before_a_black_or_white_end_is_seen(level):
+    """What is left over are blocks as black as those before them."""
+    for seed in range(12):
+        array = collimated(level, seed)
+        whole = by_pillow(array, quality=50, optimize=True)
+        middle = len(whole) // 2
+        assert reason_of(enclosed(whole[:middle] + whole[middle - 300 :], array, JPEGBaseline8Bit, 8)) is Reason.UNDECODABLE, seed
+
+
 @pytest.mark.parametrize("predictor", range(1, 8))
 def test_every_predictor_of_lossless_jpeg(predictor):
     array = picture(12)
@@ -132,9 +165,9 @@ def test_wavelet_codestreams_in_the_boxes_of_their_file_format():
 
 
 def by_pillow(array: NDArray[Any], **options: Any) -> bytes:
-    """Pillow writes what imagecodecs cannot: restart intervals, several scans."""
+    """Pillow writes what imagecodecs cannot: restart intervals, several scans, Huffman tables of the picture's own."""
     content = io.BytesIO()
-    Image.fromarray(array).save(content, "JPEG", quality=95, **options)
+    Image.fromarray(array).save(content, "JPEG", **{"quality": 95, **options})
     return content.getvalue()
 
 

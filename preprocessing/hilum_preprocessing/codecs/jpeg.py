@@ -71,10 +71,13 @@ def _decoded(codestream: Codestream, found: JpegHeader, header: PixelHeader) -> 
     rows = tail.additional_rows(found)
     if not rows:
         return _decode(codestream, found, header)
-    array = _decode(tail.extended(codestream, found, rows), found, header)
-    if not tail.ends_in_time(codestream, found, array):
-        raise NotAnalysable(Reason.UNDECODABLE, "the entropy-coded data end before or after the last row")
-    return array[: found.rows]
+    for noise in tail.NOISES:
+        array = _decode(tail.extended(codestream, found, rows, noise), found, header)
+        if tail.ends_in_time(codestream, found, array, noise):
+            return array[: found.rows]
+        if not tail.may_be_hidden(codestream, found, array, noise):
+            break
+    raise NotAnalysable(Reason.UNDECODABLE, "the entropy-coded data end before or after the last row")
 
 
 def _decode(codestream: Codestream, found: JpegHeader, header: PixelHeader) -> NDArray[Any]:

@@ -3,8 +3,9 @@
 JPEG has no checksum, and libjpeg reports success whatever it met: it fills what is missing, and skips what is left over. A cut, or a
 damaged bit that makes a code longer or shorter, moves everything after it, so that the data end too early or too late. That can be
 seen: the decoder is asked for a few more rows than there are, and behind the data stand known bits. If the picture took all of its
-data and nothing else, the additional rows are what those bits stand for: of lossless JPEG to the bit, else to the block. What cannot
-be seen, by any decoder: damage that leaves the number of bits alone; and by this one: a cut within the last block.
+data and nothing else, the additional rows are what those bits stand for: of lossless JPEG to the bit, else to the block; a block that
+is darker than black looks as before, so then other bits are tried. What cannot be seen, by any decoder: damage that leaves the number
+of bits alone; and by this one: a cut within the last block.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from hilum_preprocessing.encapsulation import Codestream
 
 _COMPARED: Final = 16  # additional samples or blocks
 _NOISE: Final = "".join(f"{byte:08b}" for byte in bytes.fromhex("a53c96e15ad2784b1d87f0692eb4c35a0f9678e14b2dd287c3695ab41ef03ca5"))
+NOISES: Final = tuple(_NOISE[turn:] + _NOISE[:turn] for turn in range(0, 256, 32))
+"""Bits to stand behind the data, one after the other while the ones before say nothing (`may_be_hidden`)."""
+
 # No Huffman code is all ones (C.2): libjpeg takes 17 of them for "no difference", so these are four blocks, with 8 bits to spare.
 _NO_CHANGE: Final = "1" * 144
 _NO_CHANGE_BLOCKS: Final = 4
@@ -34,26 +38,36 @@ _END_OF_IMAGE: Final = b"\xff\xd9"
 def additional_rows(found: JpegHeader) -> int:
     """Rows to ask for beyond the picture's own; 0 where the end cannot be checked: several components or scans, restart intervals."""
     is_sequential = found.marker in (BASELINE, EXTENDED, LOSSLESS)
-    if not is_sequential or found.components != 1 or found.restart_interval or not _behind(found):
+    if not is_sequential or found.components != 1 or found.restart_interval or not _tables(found):
         return 0
     side = _side(found)
     wanted = -found.rows % side + side * -(-_COMPARED // -(-found.columns // side))
     return wanted if found.rows + wanted <= _LARGEST_ROWS else 0
 
 
-def extended(codestream: Codestream, found: JpegHeader, rows: int) -> bytes:
+def extended(codestream: Codestream, found: JpegHeader, rows: int, noise: str) -> bytes:
     """The codestream with so many additional rows, and the bits for them."""
     height = (found.rows + rows).to_bytes(2, "big")
-    behind = _behind(found)
+    behind = _behind(found, noise)
     known = int(behind + "1" * (-len(behind) % 8), 2).to_bytes(-(-len(behind) // 8), "big").replace(b"\xff", _STUFFED)
     data = memoryview(codestream)
     return b"".join((data[: found.rows_at], height, data[found.rows_at + 2 : found.scan.stop], known, _END_OF_IMAGE))
 
 
-def ends_in_time(codestream: Codestream, found: JpegHeader, array: NDArray[Any]) -> bool:
+def ends_in_time(codestream: Codestream, found: JpegHeader, array: NDArray[Any], noise: str) -> bool:
     """Whether the data ended with the picture's last row, going by the additional rows of the decoded array."""
     ends = _samples_end if found.marker == LOSSLESS else _blocks_end
-    return ends(_last_byte(codestream, found), found, array)
+    return ends(_last_byte(codestream, found), found, array, noise)
+
+
+def may_be_hidden(codestream: Codestream, found: JpegHeader, array: NDArray[Any], noise: str) -> bool:
+    """Whether a block that should differ may do so unseen: cut off at black or white, or by less than half a grey level."""
+    if found.marker == LOSSLESS:
+        return False
+    expected = _expected_blocks(_last_byte(codestream, found), found, noise)
+    seen = _additional_blocks(found, array)
+    first = seen.index(True) if True in seen else len(seen)
+    return any(True in blocks[:first] for blocks in expected)
 
 
 def _side(found: JpegHeader) -> int:
@@ -67,11 +81,9 @@ def _tables(found: JpegHeader) -> tuple[Table, ...]:
     return there if len(there) == len(wanted) and all(table.symbols for table in there) else ()
 
 
-def _behind(found: JpegHeader) -> str:
-    """The known bits: differences of any kind, or blocks without any and then some with. Empty where a table is missing."""
-    if not _tables(found):
-        return ""
-    return _NOISE if found.marker == LOSSLESS else _NO_CHANGE + 2 * _NOISE
+def _behind(found: JpegHeader, noise: str) -> str:
+    """The known bits: differences of any kind, or blocks without any and then some with."""
+    return noise if found.marker == LOSSLESS else _NO_CHANGE + 2 * noise
 
 
 def _last_byte(codestream: Codestream, found: JpegHeader) -> str:
@@ -86,13 +98,13 @@ def _paddings(last_byte: str, bits: str) -> Iterator[str]:
         yield from (bit * count for count in range(min(7, len(last_byte) - len(last_byte.rstrip(bit))) + 1))
 
 
-def _samples_end(last_byte: str, found: JpegHeader, array: NDArray[Any]) -> bool:
+def _samples_end(last_byte: str, found: JpegHeader, array: NDArray[Any], noise: str) -> bool:
     """The additional samples are those that the known bits stand for."""
     last_row = array[found.rows - 1].astype(np.int64)
     seen = array[found.rows :].astype(np.int64).ravel()[:_COMPARED]
     modulus = 1 << (8 * array.itemsize)
     for padding in _paddings(last_byte, "10"):
-        steps = list(_steps_behind(padding, *_tables(found)))
+        steps = list(_steps_behind(padding + noise, *_tables(found)))
         expected = _predicted(last_row, steps, found.scan_parameter) % modulus
         if np.array_equal(seen[: len(expected)], expected[: len(seen)]):
             return True
@@ -118,27 +130,35 @@ def _prediction(row: list[int], above: list[int], at: int, predictor: int) -> in
     return (0, a, b, c, a + b - c, a + (b - c >> 1), b + (a - c >> 1), a + b >> 1)[predictor & 7]
 
 
-def _blocks_end(last_byte: str, found: JpegHeader, array: NDArray[Any]) -> bool:
+def _blocks_end(last_byte: str, found: JpegHeader, array: NDArray[Any], noise: str) -> bool:
     """The first additional block that differs is the one where the run of ones ends."""
-    seen = _differing_blocks(array[-(-found.rows // 8) * 8 :])[:_COMPARED]
+    seen = _additional_blocks(found, array)
+    return any(_up_to_first(seen) == _up_to_first(blocks[: len(seen)]) for blocks in _expected_blocks(last_byte, found, noise))
+
+
+def _expected_blocks(last_byte: str, found: JpegHeader, noise: str) -> Iterator[list[bool]]:
+    """For each padding that the last byte may have, whether each additional block has another value than the one before."""
     tables = _tables(found)
-    expected = (list(_blocks_behind(padding, *tables)) for padding in _paddings(last_byte, "1"))
-    return any(_up_to_first(seen) == _up_to_first(blocks[: len(seen)]) for blocks in expected)
+    return (list(_blocks_behind(padding + _behind(found, noise), *tables)) for padding in _paddings(last_byte, "1"))
 
 
 # A device writes the same tables into every picture, and to go through the bits takes half as long as to decode the picture.
 @lru_cache(maxsize=256)
-def _steps_behind(padding: str, table: Table) -> tuple[int, ...]:
-    return tuple(islice(differences(Bits(padding + _NOISE), codes_of(table)), _COMPARED))
+def _steps_behind(bits: str, table: Table) -> tuple[int, ...]:
+    return tuple(islice(differences(Bits(bits), codes_of(table)), _COMPARED))
 
 
 @lru_cache(maxsize=256)
-def _blocks_behind(padding: str, dc: Table, ac: Table) -> tuple[bool, ...]:
-    return tuple(islice(changes(Bits(padding + _NO_CHANGE + 2 * _NOISE), codes_of(dc), codes_of(ac)), _COMPARED))
+def _blocks_behind(bits: str, dc: Table, ac: Table) -> tuple[bool, ...]:
+    return tuple(islice(changes(Bits(bits), codes_of(dc), codes_of(ac)), _COMPARED))
 
 
 def _up_to_first(blocks: list[bool]) -> list[bool]:
     return blocks[: blocks.index(True) + 1] if True in blocks else blocks[:_NO_CHANGE_BLOCKS]
+
+
+def _additional_blocks(found: JpegHeader, array: NDArray[Any]) -> list[bool]:
+    return _differing_blocks(array[-(-found.rows // 8) * 8 :])[:_COMPARED]
 
 
 def _differing_blocks(rows: NDArray[Any]) -> list[bool]:
