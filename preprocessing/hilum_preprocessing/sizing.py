@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.operations import CentreCrop, GeometryOp, Pad, Resize, ResizeSide
@@ -14,14 +14,20 @@ if TYPE_CHECKING:
 
 _SQUARE_WITHIN = 0.005  # a row of 224; spacings are often written with three digits
 _WIDEST_ASPECT = 4.0
+# A small file can ask for gigabytes: 8 x 65535 pixels with the shorter side resized to 512. 6000 rows padded to a square fit.
+MOST_PIXELS_BETWEEN: Final = 40_000_000
+# The matrix of a resize to n samples may take 3 * n * n bytes while it is made (bands.py).
+LONGEST_SIDE_BETWEEN: Final = 8_192
 
 
 def geometry_of(spec: InputSpec, size: tuple[int, int], pixel_aspect: float | None = 1.0) -> tuple[GeometryOp, ...]:
     """The operations for an image of `size` (rows, columns), each resize to a height and a width.
 
-    Raises NotAnalysable: pixels that are not square where the specification refuses them, an image that is smaller than its crop.
+    Raises NotAnalysable: pixels that are not square where the specification refuses them, an image that is smaller than its crop, or one
+    that would be too large on the way (`MOST_PIXELS_BETWEEN`, `LONGEST_SIDE_BETWEEN`). Nothing is allocated.
     """
     operations = tuple(sized((*_squaring(spec, size, pixel_aspect), *spec.geometry), size))
+    _check_between(operations, size)
     if _size_after(operations, size) != spec.wire_shape[1:]:
         raise NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, f"{size[0]} x {size[1]} pixels are too few for the crop of the specification")
     return operations
@@ -33,6 +39,18 @@ def sized(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Iterator[G
         exact = _exact(op, size)
         yield exact
         size = _size_after((exact,), size)
+
+
+def _check_between(operations: Sequence[GeometryOp], size: tuple[int, int]) -> None:
+    """Raises NotAnalysable (too_large): a picture on the way is larger than both the source and what radiographs need."""
+    most = max(MOST_PIXELS_BETWEEN, size[0] * size[1])
+    for op in operations:
+        before, size = size, _size_after((op,), size)
+        is_drawn_out = isinstance(op, Resize) and any(
+            length > max(LONGEST_SIDE_BETWEEN, was) for length, was in zip(size, before, strict=True)
+        )
+        if is_drawn_out or size[0] * size[1] > most:
+            raise NotAnalysable(Reason.TOO_LARGE, f"{op.op} would make {size[0]} x {size[1]} of {before[0]} x {before[1]} pixels")
 
 
 def _exact(op: GeometryOp, size: tuple[int, int]) -> GeometryOp:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hilum_preprocessing import RECIPES, InputSpec, NotAnalysable, Reason, SpecError, decode, prepare_stored
+from hilum_preprocessing.batch import prepare_batch
+from hilum_preprocessing.explain import explain
 from hilum_preprocessing.geometry import apply
 from hilum_preprocessing.operations import CentreCrop, Pad, Resize, ResizeSide
 from hilum_preprocessing.placement import place
-from hilum_preprocessing.sizing import crop_slices, geometry_of, pad_margins, sized
+from hilum_preprocessing.sizing import MOST_PIXELS_BETWEEN, crop_slices, geometry_of, pad_margins, sized
 from tests.support.radiograph import radiograph, scene, spec
 
+SHORT_SIDE = {"op": "resize_side", "side": "short", "size": 512, "rounding": "int", "kernel": "pil_bilinear_aa"}
+WHOLE = {"op": "resize", "height": 512, "width": 512, "kernel": "pil_bilinear_aa"}
+TARGET = {"height": 512, "width": 512, "dtype": "fp16"}
 SIZES = st.tuples(st.integers(1, 4000), st.integers(1, 4000))
 
 
@@ -102,12 +107,66 @@ def test_an_image_smaller_than_its_crop_is_refused():
 @given(SIZES)
 @settings(max_examples=60, deadline=None)
 def test_every_recipe_ends_with_its_target_whatever_the_size(size):
+    assume(max(size) <= 16 * min(size))
     for name in RECIPES:
         given_spec = InputSpec.from_mapping({"recipe": name})
         operations = geometry_of(given_spec, size)
         placement = place(operations, size)
         assert (placement.rows.target, placement.columns.target) == given_spec.wire_shape[1:]
         assert place(given_spec.geometry, size) == placement
+
+
+def refused_as_too_large(size: tuple[int, int], given_spec: InputSpec) -> None:
+    dataset = radiograph(np.resize(scene(8, 64), size), 12)
+    ways = (prepare_stored, lambda stored, by: prepare_batch([stored], by), lambda _, by: explain(dataset, by))
+    for refusing in ways:
+        with pytest.raises(NotAnalysable) as refused:
+            refusing(decode(dataset), given_spec)
+        assert refused.value.reason is Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize("size", [(8, 65535), (65535, 8), (1, 65535), (65535, 1), (40, 4000)])
+@pytest.mark.parametrize("order", ["intensity_first", "resize_first"])
+def test_a_strip_is_refused_before_it_is_drawn_out(size, order):
+    """The shorter side to 512 makes gigabytes of half a megabyte."""
+    changes = {"geometry": [SHORT_SIDE, {"op": "centre_crop", "size": 512}], "target": TARGET, "order": order}
+    refused_as_too_large(size, spec(source={"padding": "keep"}, **changes))
+
+
+@given(st.tuples(st.integers(1, 65535), st.integers(1, 65535)))
+@settings(max_examples=60, deadline=None)
+def test_nothing_large_is_on_the_way_of_any_recipe(size):
+    for name in RECIPES:
+        try:
+            operations = geometry_of(InputSpec.from_mapping({"recipe": name}), size)
+        except NotAnalysable as refused:
+            assert refused.reason is Reason.TOO_LARGE  # noqa: PT017 - many are refused, and many are not
+        else:
+            made = [place(operations[:count], size) for count in range(len(operations) + 1)]
+            assert max(now.rows.target * now.columns.target for now in made) <= max(MOST_PIXELS_BETWEEN, size[0] * size[1]), name
+
+
+def test_a_strip_is_refused_before_it_is_padded():
+    changes = {"geometry": [{"op": "pad", "value": 0.0}, WHOLE], "target": TARGET}
+    refused_as_too_large((1, 65535), spec(**changes))
+    assert prepare_stored(decode(radiograph(scene(30, 4900), 12)), spec(**changes)).shape == (1, 512, 512)
+
+
+def test_a_strip_is_refused_before_its_pixels_are_made_square():
+    resampled = spec(source={"pixel_aspect": "resample"})
+    with pytest.raises(NotAnalysable) as refused:
+        geometry_of(resampled, (5000, 10), pixel_aspect=2.0)
+    assert refused.value.reason is Reason.TOO_LARGE
+    assert geometry_of(resampled, (4000, 10), pixel_aspect=2.0)
+    assert geometry_of(spec(), (65535, 10)), "a side that only shrinks may be as long as it is"
+
+
+def test_a_large_source_may_stay_as_large_as_it_is():
+    padded = spec(geometry=[{"op": "pad", "value": 0.0}, WHOLE], target=TARGET)
+    assert geometry_of(padded, (6000, 4800))
+    assert geometry_of(padded, (9000, 9000))
+    with pytest.raises(NotAnalysable, match="too_large"):
+        geometry_of(padded, (9000, 8000))
 
 
 # --- pixels that are not square -------------------------------------------------------------------------------------------
