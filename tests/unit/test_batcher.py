@@ -22,8 +22,8 @@ RELEASE = Release(
 @dataclass
 class Inference:
     logits: np.ndarray[Any, Any]
-    cam: None = None
-    member_logits: None = None
+    cam: np.ndarray[Any, Any] | None = None
+    member_logits: np.ndarray[Any, Any] | None = None
 
 
 class Engine:
@@ -33,13 +33,14 @@ class Engine:
         self.open = asyncio.Event()
         self.batches: list[list[float]] = []
         self.error: Exception | None = None
+        self.beside: dict[str, np.ndarray[Any, Any]] = {}
 
     async def infer(self, release: Release, batch: np.ndarray[Any, Any]) -> Inference:
         self.batches.append([float(image.flat[0]) for image in batch])
         await self.open.wait()
         if self.error:
             raise self.error
-        return Inference(batch[:, 0, :1, 0].astype(np.float32))
+        return Inference(batch[:, 0, :1, 0].astype(np.float32), **self.beside)
 
 
 def image(value: float) -> np.ndarray[Any, Any]:
@@ -117,6 +118,28 @@ def test_an_error_reaches_every_image_of_the_batch_and_only_those() -> None:
         (answer,) = await asyncio.gather(*(await started(batcher, [2.0])))
         assert isinstance(failed[0], Retry)
         assert float(answer.logits[0]) == 2.0
+        pump.cancel()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", ["cam", "member_logits"])
+def test_an_answer_that_is_too_short_is_an_error_of_every_image_and_of_no_other_batch(name: str) -> None:
+    async def scenario() -> None:
+        engine = Engine()
+        engine.beside = {name: np.zeros((1, 1, 2, 2), np.float16)}
+        batcher = Batcher(RELEASE, engine, batches_in_flight=1)
+        pump = asyncio.create_task(batcher.run())
+        first = await started(batcher, [1.0])
+        rest = await started(batcher, [2.0, 3.0, 4.0])
+        engine.open.set()
+        await asyncio.gather(*first)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert all(task.done() for task in rest), "nobody waits for what never comes"
+        assert all(isinstance(task.exception(), IndexError) for task in rest)
+        engine.beside = {}
+        assert [float(answer.logits[0]) for answer in await asyncio.gather(*(await started(batcher, [5.0])))] == [5.0]
         pump.cancel()
 
     asyncio.run(scenario())

@@ -99,19 +99,25 @@ class Batcher:
         started = time.perf_counter()
         try:
             inference = await self._gateway.infer(self._release, np.stack([item.tensor for item in batch]))
+            seconds = time.perf_counter() - started
+            shares = [_share(inference, index, seconds, len(batch)) for index in range(len(batch))]
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to the images of this batch; the loop decides
             for item in batch:
                 _settle(item.answer, error)
             return
         finally:
             self._slots.release()
-        seconds = time.perf_counter() - started
         telemetry.INFER_SECONDS.labels(self._release.id).observe(seconds)
         telemetry.BATCH_SIZE.labels(self._release.id).observe(len(batch))
-        for index, item in enumerate(batch):
-            cam = None if inference.cam is None else inference.cam[index]
-            members = None if inference.member_logits is None else inference.member_logits[index]
-            _settle(item.answer, Inferred(inference.logits[index], cam, seconds, len(batch), members))
+        for item, share in zip(batch, shares, strict=True):
+            _settle(item.answer, share)
+
+
+def _share(inference: Inference, index: int, seconds: float, batch_size: int) -> Inferred:
+    """One image's. Raises IndexError where the answer is shorter than the batch."""
+    cam = None if inference.cam is None else inference.cam[index]
+    members = None if inference.member_logits is None else inference.member_logits[index]
+    return Inferred(inference.logits[index], cam, seconds, batch_size, members)
 
 
 def _settle(answer: asyncio.Future[Inferred], outcome: Inferred | Exception) -> None:
