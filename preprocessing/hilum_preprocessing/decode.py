@@ -105,7 +105,7 @@ def _with_facts(dataset: Dataset, header: PixelHeader, decoded: Decoded) -> Stor
         is_monochrome1=header.is_monochrome1,
         modality=modality_of(dataset),
         voi=voi,
-        padding=padding_of(dataset),
+        padding=padding_of(dataset, is_signed=header.is_signed),
         presentation_lut_shape=presentation_lut_shape_of(dataset),
         pixel_aspect=pixel_aspect_of(dataset),
         flags=_flags(dataset, (*decoded.flags, *((Flag.VOI_UNUSABLE,) if voi.is_unusable else ()))),

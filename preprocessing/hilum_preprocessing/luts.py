@@ -15,6 +15,7 @@ from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.source import Function
 
 T = TypeVar("T")
+_WORDS: Final = 1 << 16
 _FUNCTIONS: Final[Mapping[str, Function]] = {"LINEAR": "LINEAR", "LINEAR_EXACT": "LINEAR_EXACT", "SIGMOID": "SIGMOID"}
 
 
@@ -33,6 +34,13 @@ class LookupTable:
     first: int
     entries: NDArray[np.float64]
     bits: int
+
+    def first_for(self, low: float, high: float) -> int:
+        """`first` among inputs from low to high. It has their sign (PS3.3 C.11.1.1.1 and C.11.2.1.1), which implicit VR does not tell.
+
+        So pydicom takes it for unsigned inside a sequence of undefined length, and for the pixels' where a rescale made inputs negative.
+        """
+        return self.first - _WORDS if low < 0 and self.first > high and self.first >= _WORDS // 2 else self.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +154,16 @@ def element_list(data: Any) -> list[int]:  # noqa: ANN401 - one value or several
         raise NotAnalysable(Reason.CORRUPT_HEADER, "LUT Data is not a list of whole numbers") from None
 
 
-def padding_of(dataset: Dataset) -> tuple[int, int] | None:
+def padding_of(dataset: Dataset, *, is_signed: bool) -> tuple[int, int] | None:
     """Stored values that are no part of the picture, both ends included (PS3.3 C.7.5.1.1.2)."""
     value = element(dataset, "PixelPaddingValue")
     limit = element(dataset, "PixelPaddingRangeLimit")
     if not isinstance(value, int):
         return None
-    ends = sorted((value, limit if isinstance(limit, int) else value))
-    return ends[0], ends[1]
+    # No signed pixel has such a value: explicit VR says US where it should say SS.
+    stated = (end - _WORDS if is_signed and end >= _WORDS // 2 else end for end in (value, limit if isinstance(limit, int) else value))
+    low, high = sorted(stated)
+    return low, high
 
 
 def presentation_lut_shape_of(dataset: Dataset) -> str:

@@ -45,7 +45,7 @@ def _lut_of(voi: Voi, source: Source) -> LookupTable | None:
 
 def look_up(levels: Levels, table: LookupTable) -> Levels:
     """Input below the first entry takes the first, beyond the last the last. The output's range is the table's own, not Bits Stored's."""
-    index = np.clip(np.rint(levels.values) - table.first, 0, len(table.entries) - 1).astype(np.intp)
+    index = np.clip(np.rint(levels.values) - table.first_for(levels.low, levels.high), 0, len(table.entries) - 1).astype(np.intp)
     return levels.with_range(table.entries[index], 0.0, float((1 << table.bits) - 1))
 
 

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
+from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
-from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, decode
+from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, decode, read_file
 from hilum_preprocessing.grayscale import level_table, windowed
 from hilum_preprocessing.luts import Window
 from hilum_preprocessing.stored_pixels import line_of
-from tests.support.radiograph import radiograph, ramp, scene, spec
+from tests.support.radiograph import radiograph, ramp, scene, spec, under
 
 IDENTITY = [{"op": "clamp", "low": -60000, "high": 60000}]
 """Intensity operations that leave levels alone, so that a test sees what the source steps made of them."""
@@ -139,6 +140,37 @@ def test_modality_lut_sequence_on_signed_values():
     dataset = radiograph(stored, 12, ModalityLUTSequence=lut(-8, list(range(100, 116)), 16, ModalityLUTType="US"))
     assert np.array_equal(levels(dataset, source(modality_lut="apply")), np.arange(100, 116).reshape(4, 4))
     assert np.array_equal(levels(dataset, source(modality_lut="ignore")), stored)
+
+
+@pytest.mark.parametrize("is_undefined_length", [False, True])
+@pytest.mark.parametrize("uid", [ImplicitVRLittleEndian, ExplicitVRLittleEndian])
+@pytest.mark.parametrize(
+    ("keyword", "is_signed", "first", "attributes"),
+    [
+        ("ModalityLUTSequence", True, -2048, {}),
+        ("VOILUTSequence", True, -2048, {}),
+        ("VOILUTSequence", False, -1024, {"RescaleSlope": 1, "RescaleIntercept": -1024}),
+        ("VOILUTSequence", False, -1024, {"RescaleSlope": -1, "RescaleIntercept": 3071}),
+    ],
+)
+def test_a_first_input_below_0_whatever_its_vr_says(tmp_path, uid, is_undefined_length, keyword, is_signed, first, attributes):
+    """Implicit VR does not say whether 63488 is -2048, and a sequence of undefined length is read before the pixels' sign is known."""
+    stored = ramp(16, 16).astype(np.int32) - 2048 * is_signed
+    table = lut(first, [(entry * 7) % 65536 for entry in range(4096)], 16, ModalityLUTType="US")
+    table.is_undefined_length = is_undefined_length
+    dataset = radiograph(stored.astype(np.int16 if is_signed else np.uint16), 12, SOPInstanceUID="1.2.3", **attributes, **{keyword: table})
+    dataset[keyword].is_undefined_length = is_undefined_length
+    under(dataset, uid).save_as(tmp_path / "table.dcm", enforce_file_format=True)
+    given = source(voi="lut_sequence", modality_lut="apply")
+    inputs = stored * int(attributes.get("RescaleSlope", 1)) + int(attributes.get("RescaleIntercept", 0))
+    found = levels(read_file(tmp_path / "table.dcm"), given)
+    assert np.array_equal(found, (inputs - first) * 7 % 65536)
+
+
+def test_a_table_that_begins_beyond_positive_inputs_is_left_as_it_is():
+    """65000 is no negative number where no input is."""
+    dataset = radiograph(ramp(16, 16, bits=16), 16, VOILUTSequence=lut(65000, list(range(536)), 16))
+    assert np.array_equal(levels(dataset, source(voi="lut_sequence")), np.clip(ramp(16, 16, bits=16).astype(int) - 65000, 0, 535))
 
 
 def test_a_lut_of_65536_entries_says_0():
@@ -283,6 +315,19 @@ def test_padding_is_no_part_of_the_statistics():
         assert set(found[0]) == {float(padding > 2547)}, "padding is clamped to the nearer end"
         kept = levels(radiograph(framed, 12, **attributes), spec(intensity=minmax, source={"padding": "keep"}))
         assert kept[1:-1, 1:-1] != pytest.approx(found[1:-1, 1:-1])
+
+
+@pytest.mark.parametrize("limit", [None, -1990])
+def test_padding_below_0_that_is_written_as_unsigned(limit):
+    """Explicit VR can say US for -2000 beside signed pixels."""
+    picture = np.linspace(-506, 1547, 14 * 14).round().astype(np.int16).reshape(14, 14)
+    dataset = radiograph(np.pad(picture, 1, constant_values=-2000), 12)
+    dataset.add_new("PixelPaddingValue", "US", 63536)
+    if limit:
+        dataset.add_new("PixelPaddingRangeLimit", "US", limit + 65536)
+    assert decode(dataset).padding == (-2000, limit or -2000)
+    found = levels(dataset, spec(intensity=[{"op": "minmax"}]))
+    assert found[1:-1, 1:-1] == pytest.approx((picture + 506.0) / (1547 + 506))
 
 
 @pytest.mark.parametrize(
