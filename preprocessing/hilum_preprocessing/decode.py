@@ -115,4 +115,5 @@ def _with_facts(dataset: Dataset, header: PixelHeader, decoded: Decoded) -> Stor
 def _flags(dataset: Dataset, seen: Iterable[Flag]) -> tuple[str, ...]:
     uid = transfer_syntax_of(dataset)
     is_lossy = word(dataset, "LossyImageCompression") == "01" or (uid in CODECS and CODECS[uid].is_lossy)
-    return tuple(flag.value for flag in ((Flag.LOSSY,) if is_lossy else ())) + tuple(flag.value for flag in seen)
+    # A codestream may say so, too.
+    return tuple(dict.fromkeys(flag.value for flag in (*((Flag.LOSSY,) if is_lossy else ()), *seen)))

@@ -139,3 +139,10 @@ def by_dcmtk(array: Pixels, bits: int, folder: Path, *options: str) -> bytes:
     radiograph(array, bits_stored=bits, **uids).save_as(plain, enforce_file_format=True)
     subprocess.run(["dcmcjpeg", *options, plain, coded], check=True)
     return next(generate_frames(dcmread(coded).PixelData, number_of_frames=1))
+
+
+def read_by_dcmtk(file: Path) -> Pixels:
+    """The stored values of a compressed file, as DCMTK's dcmdjpeg decodes them."""
+    plain = file.with_name("decoded.dcm")
+    subprocess.run(["dcmdjpeg", file, plain], check=True)
+    return dcmread(plain).pixel_array

@@ -28,7 +28,7 @@ from pydicom.uid import (
 from hilum_preprocessing import Flag, NotAnalysable, Reason, decode
 from hilum_preprocessing.codecs import CODECS
 from hilum_preprocessing.codecs.unraised import dropped_exceptions
-from tests.support.encoders import ENCODERS, by_dcmtk, enclosed, encoded
+from tests.support.encoders import ENCODERS, by_dcmtk, enclosed, encoded, read_by_dcmtk
 from tests.support.radiograph import scene
 
 CASES = [
@@ -146,6 +146,22 @@ def test_every_predictor_of_lossless_jpeg(predictor):
     array = picture(12)
     codestream = bytes(imagecodecs.jpeg8_encode(array, lossless=True, predictor=predictor, bitspersample=12))
     assert np.array_equal(decode(enclosed(codestream, array, JPEGLossless, 12)).array, array)
+
+
+@pytest.mark.parametrize("bits", [8, 12, 16])
+@pytest.mark.parametrize(("predictor", "point_transform"), [*((predictor, 2) for predictor in range(1, 8)), (1, 1), (1, 4)])
+def test_a_point_transform_of_lossless_jpeg(tmp_path, bits, predictor, point_transform):
+    """ISO/IEC 10918-1 H.1.2.1: samples lose their lowest bits, and differences are taken between what is left."""
+    array = picture(bits)
+    whole = by_dcmtk(array, bits, tmp_path, "+el", "+sv", str(predictor), "+pt", str(point_transform))
+    stored = decode(enclosed(whole, array, JPEGLossless, bits))
+    assert np.array_equal(stored.array, read_by_dcmtk(tmp_path / "coded.dcm"))
+    assert np.array_equal(stored.array, array >> point_transform << point_transform)
+    assert stored.flags == (Flag.LOSSY,)
+    assert decode(enclosed(whole, array, JPEGLossless, bits, LossyImageCompression="01")).flags == (Flag.LOSSY,)
+    for share in (0.5, 0.9, 0.99):
+        cut = whole[: round(share * len(whole))] + b"\xff\xd9"
+        assert reason_of(enclosed(cut, array, JPEGLossless, bits)) is Reason.UNDECODABLE, share
 
 
 @pytest.mark.parametrize("bits", range(2, 17))

@@ -27,7 +27,7 @@ from hilum_preprocessing.codecs.markers import (
     read_header,
 )
 from hilum_preprocessing.encapsulation import Codestream
-from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
 # The three Huffman processes of 8 bits: writers were seen to label either of the others as baseline, and a decoder needs no label.
@@ -46,12 +46,13 @@ def decode_extended(codestream: Codestream, header: PixelHeader) -> Decoded:
 
 
 def decode_lossless(codestream: Codestream, header: PixelHeader) -> Decoded:
-    """Process 14, 2 to 16 bits, any predictor."""
+    """Process 14, 2 to 16 bits, any predictor. A point transform drops bits: flagged as lossy, whatever the Transfer Syntax is called."""
     found = read_header(codestream)
     compare(found, header, range(2, header.bits_allocated + 1))
     if found.marker != LOSSLESS:
         raise NotAnalysable(Reason.CODESTREAM_MISMATCH, "no lossless JPEG codestream")
-    return from_samples(_decoded(codestream, found, header), Samples(found.precision), without_high_bit(header))
+    decoded = from_samples(_decoded(codestream, found, header), Samples(found.precision), without_high_bit(header))
+    return replace(decoded, flags=(Flag.LOSSY, *decoded.flags)) if found.point_transform else decoded
 
 
 def _dct(codestream: Codestream, header: PixelHeader, precisions: range) -> Decoded:

@@ -39,7 +39,8 @@ _MOST_SEGMENTS: Final = 256  # real headers hold a dozen; each may state tables 
 class JpegHeader:
     """Frame header (B.2.2), and where the entropy-coded data of the first scan lie: `scan`, up to the end marker.
 
-    `rows_at`: position of the two bytes that hold the number of rows. `scan_parameter`: of lossless JPEG the predictor.
+    `rows_at`: position of the two bytes that hold the number of rows. `scan_parameter`: of lossless JPEG the predictor, and
+    `point_transform` the bits that its samples were shifted down by (H.1.2.1).
     `tables`: Huffman tables by class and destination; `scan_tables`: which of them the scan's first component uses.
     """
 
@@ -53,6 +54,7 @@ class JpegHeader:
     scan: slice
     scan_components: int
     scan_parameter: int
+    point_transform: int
     scan_tables: int
     tables: Mapping[int, Table]
     has_colour_marker: bool
@@ -88,6 +90,7 @@ def _header(codestream: Codestream, seen: Mapping[int, int], scan: slice, tables
         scan=scan,
         scan_components=codestream[first_scan + 2],
         scan_parameter=codestream[scan.start - 3],
+        point_transform=codestream[scan.start - 1] & 0x0F,
         scan_tables=codestream[first_scan + 4],
         tables=tables,
         has_colour_marker=_JFIF in seen or _ADOBE in seen,
