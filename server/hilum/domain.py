@@ -71,7 +71,7 @@ _REASON_MEANING: Mapping[Reason, str] = {
     Reason.CODESTREAM_MISMATCH: "The codestream's own size or depth contradicts the header.",
     Reason.TRANSFER_SYNTAX_NOT_SUPPORTED: "Hilum stores this Transfer Syntax, but does not decode it.",
     Reason.CORRUPT_HEADER: "An attribute that is needed to read the pixels is missing or unreadable.",
-    Reason.TOO_LARGE: "More pixels than the configured limit.",
+    Reason.TOO_LARGE: "More pixels than the limit, in the image or on its way to the input.",
     Reason.CONSTANT_IMAGE: "All pixels have one value.",
     Reason.UNSUPPORTED_PIXEL_FORMAT: "Bits Allocated, Bits Stored or Pixel Representation outside what is supported.",
     Reason.IMPLAUSIBLE_PIXELS: "The pixels do not look like a frontal chest radiograph's, and `guard.refuses` lists such images.",

@@ -287,7 +287,12 @@ class Analyse(_Section):
     decode_seconds: float = Field(60.0, gt=0, le=100, description="Limit for one image; a decode process that takes longer is ended.")
     batches_in_flight: int = Field(2, ge=1, le=16, description="Batches on their way to each Triton at once, for each release.")
     deadline_seconds: float = Field(30.0, gt=0, description="Limit for one inference request.")
-    maximum_pixels: int = Field(100_000_000, ge=1, description="Images with more pixels are not analysed (too_large).")
+    maximum_pixels: int = Field(
+        100_000_000,
+        ge=1,
+        description="Images with more pixels are not analysed (too_large). What a recipe makes of one on the way to its input has a limit of "
+        "its own: docs/preprocessing.md.",
+    )
     canary_seconds: float = Field(15.0, gt=0, description="A known image is sent through each release this often; readiness rests on it.")
 
 

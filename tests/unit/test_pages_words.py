@@ -108,7 +108,11 @@ def result(*findings: dict[str, Any], **changes: Any) -> dict[str, Any]:
         (result(finding("A", 0.9, "undecided"), is_trained=False, is_calibrated=False), "no decision", ["untrained"]),
         (result(finding("A", 0.6, "present", probability=0.3)), "A 0.30", []),
         (result(finding("A", 0.6, "present"), is_calibrated=False, outcome="partial"), "A 0.60", ["partial", "uncalibrated"]),
-        (result(outcome="not_analysed", reason="too_large", is_trained=False), "not analysed: More pixels than the configured limit.", []),
+        (
+            result(outcome="not_analysed", reason="too_large", is_trained=False),
+            "not analysed: More pixels than the limit, in the image or on its way to the input.",
+            [],
+        ),
         ({"release": "r@1", "outcome": "analysed", "reason": None}, "no decision", []),
     ],
 )
