@@ -290,8 +290,8 @@ class Analyse(_Section):
     maximum_pixels: int = Field(
         100_000_000,
         ge=1,
-        description="Images with more pixels are not analysed (too_large). What a recipe makes of one on the way to its input has a limit of "
-        "its own: docs/preprocessing.md.",
+        description="Images with more pixels are not analysed (too_large). What a recipe makes of one on the way to its input has a "
+        "limit of its own: docs/preprocessing.md.",
     )
     canary_seconds: float = Field(15.0, gt=0, description="A known image is sent through each release this often; readiness rests on it.")
 

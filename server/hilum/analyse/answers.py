@@ -104,3 +104,23 @@ def checked_logits(logits: Array | None, release: Release, images: int) -> Array
         images_hit = sorted({int(row) for row in np.argwhere(~np.isfinite(logits))[:, 0]})
         raise WrongAnswer(f"{release.id}: logits of image {images_hit} of the batch are not finite")
     return logits
+
+
+def checked_cam(cam: Array | None, release: Release, images: int) -> Array:
+    """(B, L, h, w), or WrongAnswer. Whether maps add up to logits is the canary's to say."""
+    wanted = (images, len(release.labels))
+    if cam is None or cam.ndim != 4 or cam.shape[:2] != wanted or cam.size == 0:
+        found = "nothing" if cam is None else f"{cam.dtype} {cam.shape}"
+        raise WrongAnswer(f"{release.id}: the class activation maps are {found}, the release promises {wanted} of them")
+    return cam
+
+
+def checked_members(logits: Array | None, release: Release, images: int) -> Array:
+    """(B, k, L) finite, or WrongAnswer."""
+    wanted = (images, len(release.members), len(release.labels))
+    if logits is None or logits.shape != wanted:
+        found = "nothing" if logits is None else f"{logits.dtype} {logits.shape}"
+        raise WrongAnswer(f"{release.id}: the members' logits are {found}, the release promises {wanted}")
+    if not np.isfinite(logits).all():
+        raise WrongAnswer(f"{release.id}: logits of a member are not finite")
+    return logits

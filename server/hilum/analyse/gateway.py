@@ -10,12 +10,23 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
-import numpy as np
 import tritonclient.grpc.aio as triton
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from hilum import telemetry
-from hilum.analyse.answers import LATER, Array, Inference, KnownAnswer, WrongAnswer, canary_problem, checked_logits, explained, first_line
+from hilum.analyse.answers import (
+    LATER,
+    Array,
+    Inference,
+    KnownAnswer,
+    WrongAnswer,
+    canary_problem,
+    checked_cam,
+    checked_logits,
+    checked_members,
+    explained,
+    first_line,
+)
 from hilum.analyse.regions import Regions
 from hilum.domain import Release
 from hilum.errors import Retry
@@ -65,8 +76,8 @@ class TritonGateway:
             raise explained(error.status(), str(error.message()), release, self._url) from error
         return Inference(
             checked_logits(answer.as_numpy("logits"), release, len(batch)),
-            _checked_cam(answer.as_numpy("cam"), release, len(batch)) if release.has_cam else None,
-            _checked_members(answer.as_numpy("member_logits"), release, len(batch)) if release.members else None,
+            checked_cam(answer.as_numpy("cam"), release, len(batch)) if release.has_cam else None,
+            checked_members(answer.as_numpy("member_logits"), release, len(batch)) if release.members else None,
         )
 
     async def _answer(self, release: Release, batch: Array, wanted: list[Any]) -> Any:  # noqa: ANN401 - tritonclient has no types
@@ -188,26 +199,6 @@ def _named(batch: Array) -> Any:  # noqa: ANN401 - tritonclient has no types
 
 def _sent(batch: Array) -> Any:  # noqa: ANN401 - as above
     return _named(batch).set_data_from_numpy(batch)
-
-
-def _checked_cam(cam: Array | None, release: Release, images: int) -> Array:
-    """(B, L, h, w), or WrongAnswer. Whether maps add up to logits is the canary's to say."""
-    wanted = (images, len(release.labels))
-    if cam is None or cam.ndim != 4 or cam.shape[:2] != wanted or cam.size == 0:
-        found = "nothing" if cam is None else f"{cam.dtype} {cam.shape}"
-        raise WrongAnswer(f"{release.id}: the class activation maps are {found}, the release promises {wanted} of them")
-    return cam
-
-
-def _checked_members(logits: Array | None, release: Release, images: int) -> Array:
-    """(B, k, L) finite, or WrongAnswer."""
-    wanted = (images, len(release.members), len(release.labels))
-    if logits is None or logits.shape != wanted:
-        found = "nothing" if logits is None else f"{logits.dtype} {logits.shape}"
-        raise WrongAnswer(f"{release.id}: the members' logits are {found}, the release promises {wanted}")
-    if not np.isfinite(logits).all():
-        raise WrongAnswer(f"{release.id}: logits of a member are not finite")
-    return logits
 
 
 def _outputs(release: Release) -> list[str]:
