@@ -35,6 +35,18 @@ def test_one_command_builds_several_profiles(place: Place) -> None:
     assert (status, "tensorrt: laid ready" in said) == (0, True), said
 
 
+def test_a_damaged_network_is_not_copied_for_another_profile(place: Place) -> None:
+    """Its numbers would be recorded as the release's."""
+    assert _run(place, "build", "--profile", "onnxruntime")[0] == 0
+    (built,) = place.built.glob("onnxruntime/tiny__1/1/model.onnx")
+    good = built.read_bytes()
+    built.write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
+    status, said = _run(place, "build", "--profile", "tensorrt", "--accelerator", "cuda")
+    assert status == 0, said
+    (other,) = place.built.glob("tensorrt/tiny__1/1/model.onnx")
+    assert other.read_bytes() == good
+
+
 def test_an_unknown_accelerator_is_named(place: Place) -> None:
     status, said = _run(place, "build", "--profile", "onnxruntime", "--accelerator", "cudnn")
     assert (status, "known: none, cuda, tensorrt, tensorrt_fp16" in said) == (2, True)

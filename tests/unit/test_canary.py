@@ -59,6 +59,18 @@ def test_reading_a_canary_that_was_not_built_says_what_to_do(tmp_path: Path) -> 
     record.write_text(json.dumps(content))
     with pytest.raises(ConfigurationError, match="built from another manifest"):
         canary.read_canary(release, tmp_path)
+    for broken in ({"logits": [0.5]}, {"tolerance": 0.1}, {"logits": "x", "tolerance": 0.1}, None, [1]):
+        record.write_text(json.dumps({"build_key": release.build_key, "canary": broken}))
+        with pytest.raises(ConfigurationError, match="damaged"):
+            canary.read_canary(release, tmp_path)
+    record.write_text(json.dumps({"build_key": release.build_key}))
+    with pytest.raises(ConfigurationError, match="damaged"):
+        canary.read_canary(release, tmp_path)
+    record.unlink()
+    record.mkdir()
+    with pytest.raises(ConfigurationError, match="Is a directory"):
+        canary.read_canary(release, tmp_path)
+    record.rmdir()
     record.write_text(json.dumps({**content, "build_key": release.build_key}))
     read = canary.read_canary(release, tmp_path)
     assert (read.logits.shape, read.logits.dtype, read.tolerance) == ((1, 14), np.float32, 0.1)

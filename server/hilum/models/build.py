@@ -123,9 +123,14 @@ def _proved_goldens(manifest: Manifest, tree: Path, weights_dir: Path | None, pr
 
 
 def _made_for_another_profile(release: Release, built_dir: Path) -> Path | None:
-    """All profiles serve one artefact."""
-    made = (tree_of(release, built_dir, profile) / "1/model.onnx" for profile in PROFILES if is_built(release, built_dir, profile))
-    return next((path for path in made if path.is_file()), None)
+    """All profiles serve one artefact. One that is not as it was built is not copied: its numbers would pass for the release's."""
+    trees = [tree_of(release, built_dir, profile) for profile in PROFILES if is_built(release, built_dir, profile)]
+    return next((tree / "1/model.onnx" for tree in trees if _is_as_built(tree)), None)
+
+
+def _is_as_built(tree: Path) -> bool:
+    onnx_file = tree / "1/model.onnx"
+    return onnx_file.is_file() and identity.file_sha256(onnx_file) == read_record(tree).get("onnx_sha256")
 
 
 def _configured(manifest: Manifest, tree: Path, order: _Order, outputs: Mapping[str, Array], progress: Progress) -> dict[str, Any]:

@@ -75,15 +75,19 @@ def wire_range(spec: InputSpec) -> tuple[float, float]:
 
 def read_canary(release: Release, built_dir: Path) -> Canary:
     """The canary that was recorded when the release was built, whatever the profile. Raises ConfigurationError when it was not."""
-    recorded = _record(find_record(release, built_dir))["canary"]
+    path = find_record(release, built_dir)
     image = canary_image(InputSpec.from_mapping(release.input_spec))
-    bias = recorded.get("cam_bias")
-    return Canary(
-        image,
-        np.array([recorded["logits"]], np.float32),
-        float(recorded["tolerance"]),
-        cam_bias=None if bias is None else np.array(bias, np.float32),
-    )
+    try:
+        recorded = _record(path)["canary"]
+        bias = recorded.get("cam_bias")
+        return Canary(
+            image,
+            np.array([recorded["logits"]], np.float32),
+            float(recorded["tolerance"]),
+            cam_bias=None if bias is None else np.array(bias, np.float32),
+        )
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(path) from error
 
 
 def find_record(release: Release, built_dir: Path) -> Path:
@@ -100,8 +104,14 @@ def _record(path: Path) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise ConfigurationError([f"{path} is damaged: delete {path.parent} and build the release again"]) from error
+        raise _damaged(path) from error
+    except OSError as error:
+        raise ConfigurationError([f"{path}: {error.strerror}; let the server's user read it"]) from error
     return record
+
+
+def _damaged(path: Path) -> ConfigurationError:
+    return ConfigurationError([f"{path} is damaged: delete {path.parent} and build the release again"])
 
 
 def _levels(height: int, width: int, number: int) -> Array:

@@ -135,10 +135,11 @@ def give_back(connection: Connection, queue: Queue, lease: Lease, detail: str, d
     return connection.execute(update(table).where(held).values(values)).rowcount == 1
 
 
-def expire(connection: Connection, table: Table, owner: str, now: float, *, is_clean: bool) -> int:
-    """End all leases of a process. Clean (it stopped as asked): due at once and not counted. Not clean: lapsed now."""
+def expire(connection: Connection, table: Table, owner: str, now: float, *, is_clean: bool, counts: bool = False) -> int:
+    """End all leases of a process. Clean (it stopped as asked): due at once and, but for `counts`, not counted. Not clean: lapsed now."""
     held = and_(table.c.state == WorkState.LEASED, table.c.claimed_by == owner)
-    clean = {"state": WorkState.DUE, "lease_token": None, "leased_until": None, "attempts": table.c.attempts - 1}
+    tries = table.c.attempts if counts else table.c.attempts - 1
+    clean = {"state": WorkState.DUE, "lease_token": None, "leased_until": None, "attempts": tries}
     values = clean if is_clean else {"leased_until": now - 1}
     return connection.execute(update(table).where(held).values(values)).rowcount
 

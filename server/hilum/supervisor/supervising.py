@@ -50,6 +50,7 @@ _SILENT_SECONDS = 10.0  # three heartbeats
 _DRAIN_SECONDS = 20.0
 _STEADY_SECONDS = 60.0  # a child that lived this long has recovered: its next restart is immediate again
 _LONGEST_PAUSE_SECONDS = 30.0
+_DOUBLINGS = 5  # to that: a power of thousands of restarts is no number
 _TLS = "listener, TLS"
 _CANNOT_START = 2  # exit status of a child whose settings do not let it start
 log = telemetry.logger("supervisor")
@@ -151,7 +152,7 @@ class Supervisor:
             self._recover_files()
         for child in self._children:
             if self._may_start(child):
-                self._spawn(child)
+                self._spawn_or_wait(child)
         if self._triton is not None:
             self._triton.start()
 
@@ -230,17 +231,28 @@ class Supervisor:
         now = time.monotonic()
         if child.process is None:
             if now >= child.restart_at and self._may_start(child):
-                self._spawn(child)
+                self._spawn_or_wait(child)
             return
         status = child.process.poll()
         if status is None:
             return
         if now - child.started_at > _STEADY_SECONDS:
             child.restarts = 0
-        pause = 0.0 if child.restarts == 0 and status != _CANNOT_START else min(_LONGEST_PAUSE_SECONDS, 2.0**child.restarts)
+        pause = 0.0 if child.restarts == 0 and status != _CANNOT_START else _pause(child.restarts)
         log.error("process_ended", name=child.name, pid=child.process.pid, status=status, restart_in_seconds=pause)
         self._bury(child, ledger)
         child.process, child.restart_at, child.restarts = None, now + pause, child.restarts + 1
+
+    def _spawn_or_wait(self, child: Child) -> None:
+        """Without memory or a place for a process it is tried again; the others go on."""
+        try:
+            self._spawn(child)
+        except BrokenPipeError:
+            return  # it has ended already, as is seen at the next look
+        except OSError as error:
+            pause = _pause(child.restarts)
+            log.error("process_not_started", name=child.name, problem=error.strerror, again_in_seconds=pause)
+            child.restart_at, child.restarts = time.monotonic() + pause, child.restarts + 1
 
     def _bury(self, child: Child, ledger: Ledger) -> None:
         """What a dead process leaves behind: leases, a heartbeat, gauges."""
@@ -266,6 +278,15 @@ class Supervisor:
             return False
         return True
 
+    def _give_back(self, killed: Sequence[Child]) -> None:
+        """What they held killed nobody: we did, who would not wait for a receiver that does not answer. The tries count."""
+        try:
+            with contextlib.closing(Ledger(self.settings.ledger_url)) as ledger:
+                for child in killed:
+                    ledger.end_leases(process_name(child.role, _process(child).pid), is_clean=True, counts=True)
+        except AWAY as error:
+            log.warning("leases_not_ended", error=words_of(error), advice="they lapse by themselves")
+
     def _drain(self) -> None:
         """Listeners first, so that nothing new comes in; then all others finish what they hold; Triton last."""
         log.info("stopping")
@@ -274,8 +295,8 @@ class Supervisor:
             running = [child for child in self._children if child.process is not None and child.role in wave]
             for child in running:
                 _process(child).terminate()
-            for child in running:
-                _finish(child, give_up)
+            if killed := [child for child in running if not _has_finished(child, give_up)]:
+                self._give_back(killed)
         if self._triton is not None:
             self._triton.stop()
         if self._housekeeper is not None:
@@ -321,12 +342,19 @@ def _process(child: Child) -> subprocess.Popen[bytes]:
     return child.process
 
 
-def _finish(child: Child, give_up: float) -> None:
-    """Wait for a child that was asked to stop; kill it when its time is over."""
+def _has_finished(child: Child, give_up: float) -> bool:
+    """Wait for a child that was asked to stop; False: its time was over, and it was killed."""
     process = _process(child)
     try:
         process.wait(max(0.1, give_up - time.monotonic()))
     except subprocess.TimeoutExpired:
-        log.error("process_killed", name=child.name, pid=process.pid, advice="it did not finish in time; its leases lapse")
+        log.error("process_killed", name=child.name, pid=process.pid, advice="it did not finish in time; what it held is tried again")
         process.kill()
         process.wait()
+        return False
+    return True
+
+
+def _pause(restarts: int) -> float:
+    """Seconds until a process that has ended so often in a row begins again."""
+    return min(_LONGEST_PAUSE_SECONDS, 2.0 ** min(restarts, _DOUBLINGS))
