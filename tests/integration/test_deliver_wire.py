@@ -12,6 +12,7 @@ import pytest
 from pydicom.uid import ExplicitVRLittleEndian
 from pynetdicom import dsutils
 from pynetdicom.pdu import A_ASSOCIATE_AC, A_ASSOCIATE_RQ, P_DATA_TF
+from pynetdicom.pdu_primitives import MaximumLengthNotification
 from pynetdicom.sop_class import Comprehensive3DSRStorage
 
 from hilum.deliver import command
@@ -31,8 +32,8 @@ def whole_pdu(connection: socket.socket) -> bytes:
     return header + connection.recv(int.from_bytes(header[2:6], "big"), socket.MSG_WAITALL) if header else b""
 
 
-def acceptance(request: bytes) -> bytes:
-    """Everything accepted."""
+def acceptance(request: bytes, maximum: int | None = None) -> bytes:
+    """Everything accepted, in PDUs of at most so many bytes."""
     asked = A_ASSOCIATE_RQ()
     asked.decode(request)
     primitive = asked.to_primitive()
@@ -40,13 +41,15 @@ def acceptance(request: bytes) -> bytes:
     for context in primitive.presentation_context_definition_list:
         context.result = 0
     primitive.presentation_context_definition_results_list = primitive.presentation_context_definition_list
+    if maximum is not None:
+        next(item for item in primitive.user_information if isinstance(item, MaximumLengthNotification)).maximum_length_received = maximum
     answer = A_ASSOCIATE_AC()
     answer.from_primitive(primitive)
     return bytes(answer.encode())
 
 
 @contextlib.contextmanager
-def peer_that(answers: Answer, *, accepts: bool = True) -> Iterator[Peer]:
+def peer_that(answers: Answer, *, accepts: bool = True, maximum: int | None = None) -> Iterator[Peer]:
     """A receiver that accepts the association (or not even that) and then does what it is told."""
 
     def serve() -> None:
@@ -54,7 +57,7 @@ def peer_that(answers: Answer, *, accepts: bool = True) -> Iterator[Peer]:
         with connection, contextlib.suppress(OSError):
             request = whole_pdu(connection)
             if accepts:
-                connection.sendall(acceptance(request))
+                connection.sendall(acceptance(request, maximum))
             answers(connection)
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -187,6 +190,42 @@ def test_fragments_are_p_data_that_pynetdicom_reads() -> None:
         (value,) = pdu.to_primitive().presentation_data_value_list
         values.append(value)
     assert values == [(3, b"\x00ab"), (3, b"\x00cd"), (3, b"\x02ef")]
+
+
+@pytest.mark.parametrize("most", [128, 250, 2048, 4095])
+def test_no_pdu_is_longer_than_the_receiver_takes(most: int) -> None:
+    """PS3.8 annex D.1; the command set is parted, too."""
+    seen = []
+
+    def answer(connection: socket.socket) -> None:
+        while not any(pdv[1] & 2 and not pdv[1] & 1 for pdu in seen for pdv in [(pdu[10], pdu[11])]):
+            seen.append(whole_pdu(connection))
+        connection.sendall(response())
+        whole_pdu(connection)
+
+    with peer_that(answer, maximum=most) as peer:
+        association = associate(peer, CONTEXTS)
+        content = bytes(range(256)) * 40
+        association.store(Outgoing(CONTEXTS[0][0], "1.2." + 60 * "3", CONTEXTS[0][1], BytesIO(content), len(content)))
+        association.abort()
+    assert max(int.from_bytes(pdu[2:6], "big") for pdu in seen) <= most
+    assert b"".join(pdu[12:] for pdu in seen if not pdu[11] & 1) == content
+    assert len([pdu for pdu in seen if pdu[11] & 1]) == (2 if most == 128 else 1)
+
+
+def test_a_release_that_meets_the_receivers_own_is_answered() -> None:
+    """PS3.8 9.2, AR-8 and AR-9."""
+    heard = []
+
+    def answer(connection: socket.socket) -> None:
+        heard.append(whole_pdu(connection))
+        connection.sendall(RELEASE_RQ)
+        heard.append(whole_pdu(connection))
+        connection.sendall(RELEASE_RP)
+
+    with peer_that(answer) as peer:
+        associate(peer, CONTEXTS).release()
+    assert heard == [RELEASE_RQ, RELEASE_RP]
 
 
 def test_message_ids_start_again_after_the_last() -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
+from hilum.api.serve import serve_api
 from hilum.errors import Retry
 from tests.support.api_client import TOKEN, Rig, open_rig
 
@@ -61,6 +67,27 @@ def test_no_such_route(rig: Rig, method: str, path: str, status: int) -> None:
     assert (response.headers.get("allow") == "GET") is (status == 405)
 
 
+@pytest.mark.parametrize(("path", "status"), [("/health/live", 200), ("/api/v1/studies", 200), ("/nowhere", 404)])
+def test_head_is_get_without_content(tmp_path: Path, path: str, status: int) -> None:
+    """Load balancers ask so (RFC 9110 9.3.2). Of the web server itself: it counts the bytes that it sends."""
+    with open_rig(tmp_path) as rig, served(rig.client.app) as port:
+        head, whole = (httpx.request(method, f"http://127.0.0.1:{port}{path}") for method in ("HEAD", "GET"))
+    assert (head.status_code, whole.status_code, head.content) == (status, status, b"")
+    assert head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.content))
+    assert head.headers["content-type"] == whole.headers["content-type"]
+
+
+@contextlib.contextmanager
+def served(app: Any) -> Iterator[int]:
+    """By a real web server, on this port."""
+    listening, stop = socket.create_server(("127.0.0.1", 0)), threading.Event()
+    thread = threading.Thread(target=serve_api, args=(app, listening, stop))
+    thread.start()
+    yield listening.getsockname()[1]
+    stop.set()
+    thread.join(30)
+
+
 def test_a_ledger_that_is_away_is_503_with_a_time(rig: Rig) -> None:
     for file in rig.folder.glob("ledger.sqlite*"):
         file.rename(file.with_name(f"{file.name}.away"))
@@ -99,6 +126,12 @@ def test_a_verb_that_must_wait_is_503(tmp_path: Path) -> None:
     with open_rig(tmp_path, requeue=busy) as rig:
         response = rig.client.post("/api/v1/requeue", json={"stage": "deliver", "all": True})
     assert (response.status_code, response.headers["retry-after"]) == (503, "17")
+
+
+def test_a_token_may_have_any_letters(tmp_path: Path) -> None:
+    with open_rig(tmp_path, token="schlüssel") as rig:
+        given = {"Authorization": "Bearer schlüssel".encode()}
+        assert rig.client.get("/api/v1/studies", headers=given).status_code == 200
 
 
 @pytest.mark.parametrize("given", [None, "Bearer ", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer t\u00f6ken"])

@@ -15,14 +15,14 @@ def test_success_warning_and_a_duplicate_of_our_own_are_delivered(status):
     check_status(status, PEER)
 
 
-@pytest.mark.parametrize("status", [0xA700, 0xA701, 0xA7FF, 0xFE00])
+@pytest.mark.parametrize("status", [0xA700, 0xA701, 0xA7FF, 0xFE00, 0x0213])
 def test_a_full_receiver_costs_the_document_no_try(status):
     with pytest.raises(Retry, match=f"0x{status:04X}") as caught:
         check_status(status, PEER)
     assert caught.value.is_outage
 
 
-@pytest.mark.parametrize("status", [0x0110, 0x0112, 0x0105])
+@pytest.mark.parametrize("status", [0x0110, 0x0112, 0x0105, 0x0210])
 def test_an_unclear_failure_is_tried_again_and_counted(status):
     with pytest.raises(Retry) as caught:
         check_status(status, PEER)
@@ -40,6 +40,7 @@ def test_an_unclear_failure_is_tried_again_and_counted(status):
         (0x0122, "sop_class_refused"),
         (0x0124, "not_authorised"),
         (0x0211, "operation_refused"),
+        (0x0212, "operation_refused"),
     ],
 )
 def test_a_refusal_says_what_to_do(status, reason):

@@ -236,12 +236,19 @@ def test_a_stage_that_is_none_is_refused(filled: Rig, stage: str) -> None:
     assert deliveries(filled, gallery.DEAD) == ["dead"]
 
 
+def test_a_form_of_many_fields_is_none_of_ours(filled: Rig) -> None:
+    fields = {"stage": "deliver", **{f"f{number}": "1" for number in range(9)}}
+    assert filled.client.post(f"/studies/{gallery.DEAD}/requeue", data=fields).status_code == 422
+    assert deliveries(filled, gallery.DEAD) == ["dead"]
+
+
 @pytest.mark.parametrize("address", [f"/studies/{gallery.DEAD}/requeue", "/api/v1/requeue"])
 @pytest.mark.parametrize(
     "headers",
     [
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
+        {"Origin": "http://[x"},
         {"Origin": "http://127.0.0.1:9999"},
         {"Sec-Fetch-Site": "cross-site"},
         {"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:8640"},

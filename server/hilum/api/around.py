@@ -32,17 +32,23 @@ class Around:
             return
         started, status = time.perf_counter(), 500
 
+        is_head, method = scope["method"] == "HEAD", _method(scope)
+        if is_head:
+            scope = {**scope, "method": "GET"}  # answered alike, without content (RFC 9110 9.3.2); the web server's own stays as it is
+
         async def send_guarded(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
                 _guard(MutableHeaders(scope=message))
+            elif is_head:
+                message = {**message, "body": b""}
             await send(message)
 
         try:
             await (_refusal(scope) or self._app)(scope, receive, send_guarded)
         finally:
-            REQUEST_SECONDS.labels(_route(scope), _method(scope), str(status)).observe(time.perf_counter() - started)
+            REQUEST_SECONDS.labels(_route(scope), method, str(status)).observe(time.perf_counter() - started)
 
 
 def _guard(headers: MutableHeaders) -> None:

@@ -30,7 +30,7 @@ def admit(token: str, challenge: str = API_CHALLENGE) -> Callable[..., None]:
 
     def check(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> None:
         if token:
-            given = credentials.credentials.encode() if credentials else _password(request.headers.get("authorization", ""))
+            given = credentials.credentials.encode("latin-1") if credentials else _password(request.headers.get("authorization", ""))
             _require(token, given, challenge)
         elif (request.url.hostname or "") not in _LOOPBACK_NAMES:
             # A page in a browser on this machine could reach us under a name of its own (DNS rebinding) and read patient data.
@@ -47,9 +47,16 @@ def refuse_other_sites(request: Request) -> None:
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if request.method in _READING or site in ("same-origin", "none") or (site is None and origin is None):
         return
-    if site is None and urlsplit(origin or "").netloc == request.headers.get("host"):
+    if site is None and _host_of(origin or "") == request.headers.get("host"):
         return
     raise HTTPException(403, "A page of another site cannot change anything here.")
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # no URL
+        return None
 
 
 def only_known_parameters(request: Request) -> None:

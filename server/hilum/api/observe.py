@@ -67,17 +67,17 @@ class Observer:
 
 
 def free_bytes(folder: Path) -> int:
-    """Free space where `folder` is, or will be; none in a file system that fails, as a dead mount does."""
+    """Free space where `folder` is, or will be; -1 in a file system that fails, as a dead mount does."""
     try:
         there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
         return shutil.disk_usage(there).free
     except OSError:
-        return 0
+        return -1
 
 
 def _of_facts(facts: Facts) -> Iterator[Sample]:
     yield "hilum_ledger_up", (), facts.ledger_problem is None
-    yield "hilum_archive_free_bytes", (), facts.free_bytes
+    yield "hilum_archive_free_bytes", (), max(0, facts.free_bytes)
     yield "hilum_archive_reserve_bytes", (), facts.reserve_bytes
     yield "hilum_archive_reject_bytes", (), facts.reject_bytes
     for role in ROLES:

@@ -109,7 +109,9 @@ def _text(path: Path | None) -> str:
 def _require_room(parts: Parts) -> None:
     """Work that makes rows and documents waits while the listener rejects associations (promise 3): 503 with Retry-After."""
     limits = parts.settings.receive
-    if parts.observer.free_bytes() < limits.reject_below_bytes:
+    if (free := parts.observer.free_bytes()) < 0:
+        raise Retry("the archive's file system fails: mount it again", after_seconds=_LATER_SECONDS)
+    if free < limits.reject_below_bytes:
         raise Retry("the disk is nearly full: free space", after_seconds=_LATER_SECONDS)
     maximum = limits.maximum_due_readings
     if maximum and parts.views.due_readings(maximum) >= maximum:

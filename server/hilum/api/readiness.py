@@ -77,6 +77,8 @@ def _process(process: str, facts: Facts) -> Check:
 
 
 def _disk(facts: Facts) -> Check:
+    if facts.free_bytes < 0:
+        return Check("disk", ok=False, detail="the archive's file system fails", advice="Mount it again; the log says what it answers.")
     detail = f"{facts.free_bytes / 1e9:.1f} GB free, {facts.reserve_bytes / 1e9:.1f} GB reserved"
     if facts.free_bytes > max(facts.reserve_bytes, facts.reject_bytes):
         return Check("disk", ok=True, detail=detail)

@@ -28,7 +28,7 @@ from hilum.errors import Refused, Retry
 Contexts = Sequence[tuple[str, str]]
 
 _LARGEST_PDU_BYTES: Final = 131_072  # ours; DCMTK takes no larger ones
-_LEAST_PDU_BYTES: Final = 4_096
+_LEAST_PDU_BYTES: Final = 128  # who says less means something else
 _LAST_MESSAGE_ID: Final = 65_535
 _RELEASE_SECONDS: Final = 5.0
 # What a PDU that is none may raise in pynetdicom's decoder.
@@ -124,8 +124,9 @@ class Association:
             return
         with contextlib.suppress(ConnectionLost):
             self._wire.send([pdu.RELEASE])
-            while self._wire.receive(_RELEASE_SECONDS)[0] not in (pdu.RELEASE_RP, pdu.ABORT):
-                pass
+            while (kind := self._wire.receive(_RELEASE_SECONDS)[0]) not in (pdu.RELEASE_RP, pdu.ABORT):
+                if kind == pdu.RELEASE_RQ:  # both at once (PS3.8 9.2, AR-8 and AR-9)
+                    self._wire.send([pdu.RELEASED])
         self._drop()
 
     def abort(self) -> None:
@@ -144,7 +145,7 @@ class Association:
         if self._wire is None:
             raise ConnectionLost("the association is over")
         try:
-            self._wire.send(_message(context_id, command_set, data_set))
+            self._wire.send(_message(context_id, command_set, data_set, self._room))
             return command.status_of(_response(self._wire), request, self._message_id)
         except (ConnectionLost, command.NotTheAnswer) as error:
             self.abort()
@@ -163,8 +164,9 @@ class Association:
             self._wire = None
 
 
-def _message(context_id: int, command_set: bytes, data_set: Iterator[bytes]) -> Iterator[bytes]:
-    yield from p_data(context_id, [command_set], is_command=True)
+def _message(context_id: int, command_set: bytes, data_set: Iterator[bytes], room: int) -> Iterator[bytes]:
+    pieces = [command_set[begin : begin + room] for begin in range(0, len(command_set), room)]
+    yield from p_data(context_id, pieces, is_command=True)
     first = next(data_set, None)
     if first is not None:
         yield from p_data(context_id, _after(first, data_set), is_command=False)

@@ -14,6 +14,7 @@ _STORED_BEFORE: Final = 0x0111
 _LATER: Final[Sequence[tuple[range, str]]] = (
     (range(0xA700, 0xA800), "it is out of resources; its disk may be full"),
     (range(0xFE00, 0xFE01), "it cancelled the operation"),
+    (range(0x0213, 0x0214), "it is short of resources"),
 )
 _NEVER: Final[Sequence[tuple[range, str, str]]] = (
     (range(0xA900, 0xAA00), "data_set_refused", "the data set does not match its SOP Class there; ask its vendor, with the document"),
@@ -21,7 +22,7 @@ _NEVER: Final[Sequence[tuple[range, str, str]]] = (
     (range(0x0122, 0x0123), "sop_class_refused", "it does not support this SOP Class; enable it there"),
     (range(0x0124, 0x0125), "not_authorised", "our AE Title may not store there; grant it"),
     (range(0x0117, 0x0118), "data_set_refused", "it finds the SOP Instance UID invalid"),
-    (range(0x0210, 0x0214), "operation_refused", "it does not take the operation; is this the storage service?"),
+    (range(0x0211, 0x0213), "operation_refused", "it does not take the operation; is this the storage service?"),
 )
 
 

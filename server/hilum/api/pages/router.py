@@ -107,10 +107,16 @@ def one_study(parts: PartsHere, study_instance_uid: StudyUid, requeued: Annotate
 
 async def requeue(parts: PartsHere, request: Request, study_instance_uid: StudyUid) -> Response:
     """Ended items of one stage of this study become due again, by the rules of REST; then the page again."""
-    form = parse_qs((await request.body()).decode("ascii", "replace"), max_num_fields=5)
-    order = _order(form.get("stage", [""])[0], study_instance_uid)
+    order = _order(_form(await request.body()).get("stage", [""])[0], study_instance_uid)
     count = await run_in_threadpool(_requeue, parts, order)
     return RedirectResponse(f"/studies/{study_instance_uid}?requeued={count}", 303)
+
+
+def _form(body: bytes) -> dict[str, list[str]]:
+    try:
+        return parse_qs(body.decode("ascii", "replace"), max_num_fields=5)
+    except ValueError as error:
+        raise RequestValidationError([{"type": "too_long", "loc": ("body",), "msg": "more fields than the page has"}]) from error
 
 
 def _order(stage: str, study_instance_uid: str) -> RequeueOrder:
