@@ -38,9 +38,12 @@ class LookupTable:
     def first_for(self, low: float, high: float) -> int:
         """`first` among inputs from low to high. It has their sign (PS3.3 C.11.1.1.1 and C.11.2.1.1), which implicit VR does not tell.
 
-        So pydicom takes it for unsigned inside a sequence of undefined length, and for the pixels' where a rescale made inputs negative.
+        So pydicom takes it for unsigned inside a sequence of undefined length, and for the pixels' where a rescale changed the sign.
         """
-        return self.first - _WORDS if low < 0 and self.first > high and self.first >= _WORDS // 2 else self.first
+        if low < 0 and self.first > high and self.first >= _WORDS // 2:
+            return self.first - _WORDS
+        # All of such a table would lie below its inputs.
+        return self.first + _WORDS if low >= 0 and self.first < 0 and self.first + len(self.entries) <= low else self.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +163,15 @@ def padding_of(dataset: Dataset, *, is_signed: bool) -> tuple[int, int] | None:
     limit = element(dataset, "PixelPaddingRangeLimit")
     if not isinstance(value, int):
         return None
-    # No signed pixel has such a value: explicit VR says US where it should say SS.
-    stated = (end - _WORDS if is_signed and end >= _WORDS // 2 else end for end in (value, limit if isinstance(limit, int) else value))
-    low, high = sorted(stated)
+    low, high = sorted(_of_sign(end, is_signed=is_signed) for end in (value, limit if isinstance(limit, int) else value))
     return low, high
+
+
+def _of_sign(value: int, *, is_signed: bool) -> int:
+    """No pixel of the other sign has such a value: explicit VR says US where it should say SS, or SS where US."""
+    if is_signed:
+        return value - _WORDS if value >= _WORDS // 2 else value
+    return value + _WORDS if value < 0 else value
 
 
 def presentation_lut_shape_of(dataset: Dataset) -> str:

@@ -71,6 +71,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Handler = Callable[[Job], Awaitable[Advance]]
 _NO_ROOM_SECONDS = 0.25
+_IN_VAIN_SECONDS = 0.05
 _GROUP_SECONDS = 0.005  # completions within this time share one commit, and so one sync
 
 
@@ -162,7 +163,9 @@ class StageLoop:
             destination_name=self.destination,
         )
         # None of what there is now: it has lapsed, and is claimed alone. As many as there is room for: there may be more.
-        self._wants_room = len(jobs) >= room or (not jobs and next_in == 0)
+        self._wants_room = len(jobs) >= room or (not jobs and next_in == 0 and bool(self._held or self._promised))
+        if not jobs and next_in == 0 and not self._wants_room:
+            return [], _IN_VAIN_SECONDS  # what was claimed ended at once, or another process is at it
         return jobs, poll if self._wants_room or next_in is None else min(poll, next_in)
 
     def _holds_lane(self) -> bool:

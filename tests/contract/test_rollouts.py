@@ -99,6 +99,20 @@ def test_a_rollback_can_take_back_what_is_not_reported_yet(rolling: Rolling) -> 
     assert sorted(rolling.report()) == [("1.1", "chest@2"), ("1.2", "chest@1"), ("1.3", "chest@1")]
 
 
+def test_what_another_shadow_has_read_is_compared_with_the_release_that_took_the_study_back(rolling: Rolling) -> None:
+    running(rolling, SWITCH)
+    running(rolling, SHADOW, "chest@3")
+    rolling.receive("1.1", 1)
+    rolling.rollouts.roll_back("chest", "a person")
+    rolling.rollouts.roll_back("chest", "a person", is_pending=True)
+    rolling.read()
+    rolling.close_studies()
+    assert rolling.report() == [("1.1", "chest@1")]
+    rolling.clock.now += 3601
+    assert rolling.compare() == 1
+    assert [(row.release, row.shadow, row.state) for row in rolling.rows(comparison)] == [("chest@1", "chest@3", "compared")]
+
+
 def test_a_study_is_taken_back_by_a_release_that_has_read_it_along(rolling: Rolling, ledger_url: str) -> None:
     running(rolling, SHADOW)
     rolling.receive("1.1", 1)

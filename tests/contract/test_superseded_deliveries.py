@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from hilum.domain import Advance, DeliveryJob, DeliveryState, ReportJob
+from hilum.domain import Advance, DeliveryJob, DeliveryState, Job, ReportJob
+from hilum.pipeline import STAGES, StageLoop
+from hilum.settings import Pipeline
 from hilum.store.ledger import Ledger
 from hilum.store.schema import delivery, result
 from tests.support.street import Clock, Street
@@ -58,9 +61,9 @@ def killed(street: Street, _job: DeliveryJob) -> None:
 
 
 def dead(street: Street, job: DeliveryJob) -> None:
-    """And a person sends it again."""
+    """And a person wants it to be tried again."""
     street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "attempts_exhausted"}))])
-    assert street.ledger.requeue("deliver") == 1
+    assert street.ledger.requeue("deliver") == 0
 
 
 @pytest.mark.parametrize("ends", [refused, unknown, stopped, killed, dead])
@@ -74,7 +77,40 @@ def test_the_new_report_alone_is_sent(street: Street, ends: Callable[[Street, De
     assert new.state == "leased"
 
 
-@pytest.mark.parametrize(("ends", "is_named"), [(refused, False), (stopped, False), (unknown, True), (killed, True)])
+def test_who_was_killed_for_a_receiver_that_does_not_answer_has_tried(street: Street) -> None:
+    """As often as it may be: no lapse, of which three end a delivery."""
+    street.receive(STUDY, 1)
+    street.read()
+    street.assemble()
+    street.report()
+    for count in range(1, 6):
+        (job,) = claimed(street)
+        assert (job.lease.attempts, job.lease.lapses) == (count, 0)
+        street.ledger.end_leases("d", is_clean=True, counts=True)
+
+
+def test_the_next_report_does_not_wait_for_one_that_ended_at_its_claim(street: Street) -> None:
+    """A loop that got nothing looks again at once, and not at its next poll."""
+    superseded_on_the_wire(street)
+    street.report()
+    street.ledger.end_leases("d", is_clean=False)
+    sent = []
+
+    async def deliver() -> None:
+        async def handle(job: Job) -> Advance:
+            assert isinstance(job, DeliveryJob)
+            sent.append(job.document.sop_instance_uid)
+            loop.stop()
+            return Advance(DeliveryState.DELIVERED)
+
+        loop = StageLoop(STAGES["deliver"], street.ledger, Pipeline(poll_seconds=3600), "d", handle, PACS)
+        await asyncio.wait_for(loop.run(), 60)
+
+    asyncio.run(deliver())
+    assert sent == [street.rows(result)[1].identifiers["sr"]]
+
+
+@pytest.mark.parametrize(("ends", "is_named"), [(refused, False), (stopped, False), (unknown, True), (killed, True), (dead, True)])
 def test_it_is_named_where_the_pacs_may_have_it(street: Street, ends: Callable[[Street, DeliveryJob], None], is_named: bool) -> None:
     job = superseded_on_the_wire(street)
     ends(street, job)

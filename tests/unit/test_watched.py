@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -65,6 +67,49 @@ def test_under_keep_a_file_is_taken_again_when_it_changes(tmp_path: Path) -> Non
         put(file, 3 if fate is Fate.STORED else 2, b"other")
         now += TEN_MINUTES  # it was written over in place, of which its folder knows nothing
     assert folder.whole(now) == [file]
+
+
+def test_a_file_server_that_cannot_say_just_now_forgets_nothing(tmp_path: Path) -> None:
+    """What it answers cannot be caused here: ESTALE. In a process of its own, where looking fails for a moment."""
+    put(tmp_path / "seen.dcm", 9), put(tmp_path / "waits.dcm", 9)
+    done = subprocess.run([sys.executable, "-c", _HICCUP, str(tmp_path), str(NOW)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["waits.dcm", "waits.dcm", "failed", "waits.dcm"], done.stdout
+
+
+_HICCUP = """
+import errno, os, sys, pathlib
+from pathlib import Path
+from hilum.receive.watched_files import WatchedFiles
+folder, now = Path(sys.argv[1]), float(sys.argv[2])
+files = WatchedFiles(folder)
+files.look(now)
+files.leave("seen.dcm")
+print(*files.waiting)
+real_stat, real_scandir = pathlib.Path.stat, os.scandir
+def stat(path, **how):
+    if path.suffix:
+        raise OSError(errno.ESTALE, "stale")
+    return real_stat(path, **how)
+class Entry:
+    name = "seen.dcm"
+    def is_dir(self, follow_symlinks=True): return False
+    def stat(self): raise OSError(errno.ESTALE, "stale")
+class Entries(list):
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+pathlib.Path.stat = stat
+files.look(now)
+print(*files.waiting)
+os.scandir = lambda _: Entries([Entry()])
+try:
+    files.look(now + 3600)
+except OSError:
+    print("failed")
+pathlib.Path.stat, os.scandir = real_stat, real_scandir
+files.look(now + 3600)
+print(*files.waiting)
+"""
 
 
 def reads_of(folder: WatchedFolder, seconds: int, monkeypatch: pytest.MonkeyPatch) -> int:

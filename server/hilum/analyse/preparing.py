@@ -91,14 +91,16 @@ def decode_for_releases(request: Request) -> Answer | Decoded:
 
 def _is_wanted(request: Request, dataset: Dataset) -> bool:
     """Whether a release takes the image: a lateral view need not come from the disk as a whole."""
-    return any(_takes(_known(name, mapping).spec, dataset) for name, mapping in request.input_specs.items())
+    return any(_takes(name, mapping, dataset) for name, mapping in request.input_specs.items())
 
 
-def _takes(spec: InputSpec, dataset: Dataset) -> bool:
+def _takes(release: str, mapping: Mapping[str, Any], dataset: Dataset) -> bool:
     try:
-        check_tags(dataset, spec)
+        check_tags(dataset, _known(release, mapping).spec)
     except NotAnalysable:
         return False
+    except Exception:  # noqa: BLE001 - an error of ours, which the reader of the file would take for the file's: it is met again outside
+        return True
     return True
 
 

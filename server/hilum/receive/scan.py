@@ -32,9 +32,15 @@ def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Ite
     A file whose row is committed already is settled only; one that is no DICOM goes to quarantine. Raises SQLAlchemyError, OSError.
     """
     with contextlib.ExitStack() as held:
-        chosen = archive.processes() if processes is None else processes
-        ours = [process for process in chosen if held.enter_context(archive.held(process))]
-        swept = sum(map(archive.sweep, ours))
+        swept, ours = 0, list[str]()
+        for process in archive.processes() if processes is None else processes:
+            with contextlib.ExitStack() as one:
+                if not one.enter_context(archive.held(process)):
+                    continue
+                swept += archive.sweep(process)
+                if any(True for _ in archive.unindexed(process)):  # the others may begin meanwhile
+                    ours.append(process)
+                    held.push(one.pop_all())
         outcomes = _index_all(archive.left_behind(ours), settings, ledger, archive)
     if swept or outcomes:
         _log.info("recovered", swept=swept, **{outcome.value: count for outcome, count in outcomes.items()})

@@ -6,6 +6,7 @@ not: so a folder that stays as it is gets read again all the same, after pauses 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ Stamp = tuple[int, int, int]  # inode, modification time in nanoseconds, size
 
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 600.0
+_PASSED_OVER: Final = frozenset({errno.ENOENT, errno.ELOOP, errno.EACCES, errno.EPERM})
+"""What is wrong with an entry itself."""
 
 
 @dataclass(slots=True)
@@ -40,11 +43,12 @@ class WatchedFiles:
         """See what is there now. Raises OSError if it cannot be read."""
         stamp = _stamp_of(self.folder.stat())
         if stamp == self._stamp and now < self._read_at:
-            self._wait_for({name: found for name in self.waiting if (found := self.stamp(name)) is not None}, now)
+            waiting = {name: self._stamp_again(name, stamp) for name, (stamp, _) in self.waiting.items()}
+            self._wait_for({name: stamp for name, stamp in waiting.items() if stamp is not None}, now)
             return
         self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS) if stamp == self._stamp else _FIRST_PAUSE_SECONDS
-        self._stamp, self._read_at = stamp, now + self._pause
         self._read(now)
+        self._stamp, self._read_at = stamp, now + self._pause
 
     def whole(self, now: float, settle_seconds: float) -> list[str]:
         """Names of files that have not changed for so long, by their own time or by ours: theirs may be that of another clock."""
@@ -56,6 +60,14 @@ class WatchedFiles:
             status = (self.folder / name).stat()
         except OSError:
             return None
+        return _stamp_of(status) if stat.S_ISREG(status.st_mode) else None
+
+    def _stamp_again(self, name: str, known: Stamp) -> Stamp | None:
+        """As it was where a file server cannot say just now."""
+        try:
+            status = (self.folder / name).stat()
+        except OSError as error:
+            return None if error.errno in _PASSED_OVER else known
         return _stamp_of(status) if stat.S_ISREG(status.st_mode) else None
 
     def leave(self, name: str) -> None:
@@ -98,6 +110,8 @@ def _stamps(entries: Iterator[os.DirEntry[str]], problems: set[str]) -> Iterator
         except FileNotFoundError:  # gone meanwhile, or a link to nothing
             continue
         except OSError as error:
+            if error.errno not in _PASSED_OVER:
+                raise  # a file server that hiccups: what was seen stays seen
             problems.add(str(error.strerror))
             continue
         if stat.S_ISREG(status.st_mode):

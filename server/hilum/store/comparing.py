@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, and_, bindparam, insert, null, select, update
 
 from hilum.domain import ComparisonJob, ComparisonState, Lane, Lease, ResultState, StudyJob
 from hilum.store import codec
@@ -68,6 +68,14 @@ def reopen(connection: Connection, study_uid: str, now: float, shadows: Iterable
     """Shadows read something of this study again; how many comparisons are due again. Who is at one loses its lease."""
     again = {"uid": study_uid, **_FRESH, "due_at": now + _PATIENCE_SECONDS}
     return sum(connection.execute(_AGAIN, {**again, "by": shadow}).rowcount for shadow in sorted(shadows))
+
+
+def give(connection: Connection, study_uids: Collection[str], left: str, to: str, now: float) -> None:
+    """Another release speaks for these studies: what others read along is compared with that one."""
+    theirs = and_(comparison.c.study_instance_uid.in_(study_uids), comparison.c.release == left)
+    rows = connection.execute(select(comparison.c.id).where(theirs).order_by(comparison.c.id).with_for_update()).scalars().all()
+    again = {**_FRESH, "release": to, "content": null(), "due_at": now + _PATIENCE_SECONDS}
+    connection.execute(update(comparison).where(comparison.c.id.in_(rows)).values(again))
 
 
 def hasten(connection: Connection, reading_ids: Collection[int], now: float) -> None:

@@ -283,11 +283,14 @@ class Ledger:
         with self._engine.begin() as connection:
             return connection.execute(update(table).where(held).values(leased_until=now - 1)).rowcount == 1
 
-    def end_leases(self, owner: str, *, is_clean: bool) -> int:
-        """End all leases of a process that stopped (clean: due again, not counted) or died (lapsed now); how many."""
+    def end_leases(self, owner: str, *, is_clean: bool, counts: bool = False) -> int:
+        """End all leases of a process that stopped (clean: due again, not counted) or died (lapsed now); how many.
+
+        `counts`, of a clean one: something may have come of its tries, so that they stay counted.
+        """
         with self._engine.begin() as connection:
             now = self._clock()
-            count = sum(claiming.expire(connection, table, owner, now, is_clean=is_clean) for table in WORK_TABLES.values())
+            count = sum(claiming.expire(connection, table, owner, now, is_clean=is_clean, counts=counts) for table in WORK_TABLES.values())
             connection.execute(update(destination).where(destination.c.owner == owner).values(owner=None, owned_until=None))
             self._doorbell.ring_with(connection, QUEUES)
         self._doorbell.ring(QUEUES)
@@ -297,6 +300,8 @@ class Ledger:
         """Ended items of a stage become due again, chosen by reason, study or destination; how many."""
         with self._engine.begin() as connection:
             chosen = _chosen(stage, reason, study_uid, destination_name)
+            if stage == "deliver":
+                advancing.cancel_superseded(connection, chosen, self._clock())
             ids = claiming.requeue_rows(connection, QUEUES[stage], self._clock(), chosen)
             if stage == "analyse" and ids:
                 claiming.reopen_studies(connection, ids, self._clock())

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, and_, delete, select, update
 
 from hilum.domain import ReadingState, Reason
+from hilum.store import comparing
 from hilum.store.reopening import reopen
 from hilum.store.schema import assignment, comparison, reading, result
 
@@ -35,6 +36,7 @@ def _give(connection: Connection, uids: Sequence[str], alias: str, left: str, to
     connection.execute(update(reading).where(readings, is_wanted).values({**due, "release": to}))
     connection.execute(update(reading).where(readings).values(release=to))
     reopen(connection, uids, now)
+    comparing.give(connection, uids, left, to, now)
 
 
 def _end_shadow(connection: Connection, uids: Sequence[str], name: str) -> None:

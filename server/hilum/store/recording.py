@@ -117,7 +117,8 @@ def _record_known(connection: Connection, arrival: Arrival, now: float) -> _Know
         return _Known(RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE)
     if _is_header_revision(known, new):
         if arrival.is_left_behind and new.received_at < known.received_at:
-            return _Known(RecordOutcome.DUPLICATE)  # the last header holds, and this one came before it
+            _remember(connection, known.id, new.digest)  # the last header holds, and this one came before it
+            return _Known(RecordOutcome.DUPLICATE)
         _revise_header(connection, known, new, now)
         return _Known(RecordOutcome.HEADER_REVISION, known)
     return _Known(RecordOutcome.CONFLICT if _keep_conflict(connection, new) else RecordOutcome.DUPLICATE)
@@ -132,12 +133,17 @@ def _revise_header(connection: Connection, known: Row[Any], new: Instance, now: 
     values = codec.instance_values(dataclasses.replace(new, header_revision=known.header_revision + 1))
     del values["sop_instance_uid"]
     connection.execute(update(instance).where(instance.c.id == known.id).values(values))
-    former = {"instance_id": known.id, "digest": known.digest}
-    if connection.execute(_FORMER_HEADER, former).first() is None:
-        connection.execute(insert(former_header), former)
+    _remember(connection, known.id, known.digest)
     if known.pixels_removed_at is None and known.path != new.path:
         # Not at once: an analyser may be reading it.
         expiring.expire(connection, known.path, "superseded", now + _SUPERSEDED_SECONDS, known.id)
+
+
+def _remember(connection: Connection, instance_id: int, digest: str) -> None:
+    """Whoever takes the file again knows it; the image's row is locked."""
+    former = {"instance_id": instance_id, "digest": digest}
+    if connection.execute(_FORMER_HEADER, former).first() is None:
+        connection.execute(insert(former_header), former)
 
 
 def _read_again(connection: Connection, corrected: Mapping[int, Row[Any]], now: float) -> dict[int, _Opened]:
