@@ -10,7 +10,7 @@ import pytest
 
 from hilum.analyse.preparing import prepare_for_releases
 from hilum.analyse.worker import NotReady, Ready, Request
-from hilum_preprocessing import InputSpec
+from hilum_preprocessing import InputSpec, SpecError
 from load_tests import phantom
 from tests.support.page_cache import bytes_read, dropped
 
@@ -55,3 +55,13 @@ def test_a_lateral_view_that_is_on_the_disk_alone(tmp_path: Path, views: tuple[s
     if "any" in views:
         tensors = [answer["any"].tensor for answer in (mapped, read) if isinstance(answer["any"], Ready)]
         assert np.array_equal(*tensors)
+
+
+def test_an_error_of_ours_is_not_taken_for_the_files(tmp_path: Path) -> None:
+    """Also where the file's reader asks: a specification that is none is no corrupt header."""
+    path = phantom.save(phantom.make_instance(0, rows=1024, columns=1024), tmp_path / "x.dcm")
+    request = Request(path, {"a@1": {"recipe": "no such recipe"}}, 1 << 26, "cpu")
+    for asked in (request, replace(request, is_read_once=True)):
+        dropped(path)
+        with pytest.raises(SpecError, match="unknown recipe"):
+            prepare_for_releases(asked)

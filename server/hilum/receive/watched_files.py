@@ -43,7 +43,7 @@ class WatchedFiles:
         """See what is there now. Raises OSError if it cannot be read."""
         stamp = _stamp_of(self.folder.stat())
         if stamp == self._stamp and now < self._read_at:
-            waiting = {name: self._stamp_again(name, stamp) for name, (stamp, _) in self.waiting.items()}
+            waiting = {name: self._stamp_or(name, stamp) for name, (stamp, _) in self.waiting.items()}
             self._wait_for({name: stamp for name, stamp in waiting.items() if stamp is not None}, now)
             return
         self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS) if stamp == self._stamp else _FIRST_PAUSE_SECONDS
@@ -56,13 +56,9 @@ class WatchedFiles:
 
     def stamp(self, name: str) -> Stamp | None:
         """None: it is gone, cannot be looked at, or is no file."""
-        try:
-            status = (self.folder / name).stat()
-        except OSError:
-            return None
-        return _stamp_of(status) if stat.S_ISREG(status.st_mode) else None
+        return self._stamp_or(name, None)
 
-    def _stamp_again(self, name: str, known: Stamp) -> Stamp | None:
+    def _stamp_or(self, name: str, known: Stamp | None) -> Stamp | None:
         """As it was where a file server cannot say just now."""
         try:
             status = (self.folder / name).stat()

@@ -34,6 +34,7 @@ from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate, require_revision
 from hilum.supervisor.housekeeping import Housekeeper
+from hilum.supervisor.pausing import pause_after
 from hilum.supervisor.triton_keeper import TritonKeeper
 from hilum.supervisor.waker import Waker
 from hilum.triton.server import EmbeddedTriton
@@ -49,8 +50,6 @@ _BEAT_SECONDS = 3.0
 _SILENT_SECONDS = 10.0  # three heartbeats
 _DRAIN_SECONDS = 20.0
 _STEADY_SECONDS = 60.0  # a child that lived this long has recovered: its next restart is immediate again
-_LONGEST_PAUSE_SECONDS = 30.0
-_DOUBLINGS = 5  # to that: a power of thousands of restarts is no number
 _TLS = "listener, TLS"
 _CANNOT_START = 2  # exit status of a child whose settings do not let it start
 log = telemetry.logger("supervisor")
@@ -199,10 +198,10 @@ class Supervisor:
         command = [sys.executable, "-m", "hilum.wiring", child.name]
         inherited = [number for number in (fd, tls_fd, census_fd) if number >= 0]
         child.process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=inherited)  # noqa: S603 - our own interpreter and module
-        assert child.process.stdin is not None
-        child.process.stdin.write(charge.dump())
-        child.process.stdin.close()
         child.started_at, child.restart_at = time.monotonic(), 0.0
+        assert child.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), child.process.stdin as given:  # it has ended already, as is seen at the next look
+            given.write(charge.dump())
         log.info("process_started", name=child.name, pid=child.process.pid)
 
     def _descriptor(self, name: str) -> int:
@@ -238,7 +237,7 @@ class Supervisor:
             return
         if now - child.started_at > _STEADY_SECONDS:
             child.restarts = 0
-        pause = 0.0 if child.restarts == 0 and status != _CANNOT_START else _pause(child.restarts)
+        pause = 0.0 if child.restarts == 0 and status != _CANNOT_START else pause_after(child.restarts)
         log.error("process_ended", name=child.name, pid=child.process.pid, status=status, restart_in_seconds=pause)
         self._bury(child, ledger)
         child.process, child.restart_at, child.restarts = None, now + pause, child.restarts + 1
@@ -247,10 +246,8 @@ class Supervisor:
         """Without memory or a place for a process it is tried again; the others go on."""
         try:
             self._spawn(child)
-        except BrokenPipeError:
-            return  # it has ended already, as is seen at the next look
         except OSError as error:
-            pause = _pause(child.restarts)
+            pause = pause_after(child.restarts)
             log.error("process_not_started", name=child.name, problem=error.strerror, again_in_seconds=pause)
             child.restart_at, child.restarts = time.monotonic() + pause, child.restarts + 1
 
@@ -353,8 +350,3 @@ def _has_finished(child: Child, give_up: float) -> bool:
         process.wait()
         return False
     return True
-
-
-def _pause(restarts: int) -> float:
-    """Seconds until a process that has ended so often in a row begins again."""
-    return min(_LONGEST_PAUSE_SECONDS, 2.0 ** min(restarts, _DOUBLINGS))

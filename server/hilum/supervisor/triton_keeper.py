@@ -10,10 +10,9 @@ from collections.abc import Callable
 
 from hilum import telemetry
 from hilum.errors import ConfigurationError
+from hilum.supervisor.pausing import pause_after
 from hilum.triton.server import EmbeddedTriton
 
-_LONGEST_PAUSE_SECONDS = 30.0
-_DOUBLINGS = 5  # to that: a power of thousands of failures is no number
 log = telemetry.logger("supervisor")
 
 
@@ -74,4 +73,4 @@ class TritonKeeper:
 
 def _pause(failures: int) -> float:
     """Seconds until the next try after so many failures in a row: at once after the first."""
-    return 0.0 if failures <= 1 else min(_LONGEST_PAUSE_SECONDS, 2.0 ** min(failures - 1, _DOUBLINGS))
+    return 0.0 if failures <= 1 else pause_after(failures - 1)
