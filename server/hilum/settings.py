@@ -329,7 +329,10 @@ class Pipeline(_Section):
     maximum_attempts: int = Field(8, ge=1, description="Tries before a reading fails or a delivery is dead.")
     maximum_lapses: int = Field(3, ge=1, description="Leases that may lapse (a worker died) before an item fails.")
     backoff_seconds: float = Field(
-        2.0, gt=0, description="First pause between tries; it doubles with each that counts. One that failed for an outage does not count."
+        2.0,
+        gt=0,
+        description="First pause between tries; it doubles with each that counts. One that failed for an outage does not count. "
+        "A destination that is away is knocked at after this time, and then ever more rarely, up to each 30 s.",
     )
     maximum_backoff_seconds: float = Field(300.0, gt=0, description="Longest pause between tries.")
     poll_seconds: float = Field(5.0, gt=0, description="A stage looks for work this often even if no doorbell rings.")

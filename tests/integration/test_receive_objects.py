@@ -16,7 +16,7 @@ from pydicom.uid import ImplicitVRLittleEndian, SecondaryCaptureImageStorage
 
 from hilum.domain import DeliveryJob, DeliveryState, Document
 from hilum.errors import Refused
-from hilum.settings import Destination
+from hilum.settings import Destination, Pipeline
 from hilum.store.ledger import Ledger
 from hilum.wiring.dispatcher import DeliverHandler
 from load_tests.phantom import make_instance, make_study
@@ -268,7 +268,7 @@ def test_a_report_goes_back_to_the_sender_of_its_study(ledger: Ledger) -> None:
     document = Document("sr", "application/dicom", whole(report), str(report.SOPClassUID), str(report.SOPInstanceUID))
     with StoreScp("CR1") as scp, StoreScp("CR2") as other:
         destination = Destination(kind="sender", ports={"CR1": scp.port, "CR2": other.port})
-        handler = DeliverHandler("back", destination, None)  # type: ignore[arg-type] # nothing is derived here
+        handler = DeliverHandler("back", destination, None, Pipeline())  # type: ignore[arg-type] # nothing is derived here
 
         def job(calling: str) -> DeliveryJob:
             return DeliveryJob(LEASE, "back", document, "1.2.3", "r@1", True, 0.0, 0.0, {}, calling, "127.0.0.1")

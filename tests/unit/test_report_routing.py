@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from hilum.deliver import ClassRefused
 from hilum.domain import SR_LADDER, DeliveryJob, DeliveryState, Document, ReadingState, Reason, ReportJob
 from hilum.report import build_documents, derive
-from hilum.settings import Destination, Settings
+from hilum.settings import Destination, Pipeline, Settings
 from hilum.store.ledger import Ledger
 from hilum.wiring.dispatcher import DeliverHandler, ReportHandler
 from hilum.wiring.report_pool import ReportPool
@@ -110,7 +110,7 @@ def test_stepping_down_stores_the_other_class_and_ends_the_delivery(tmp_path: Pa
     claimed = job(is_analysed=True)
     (document,) = build_documents(claimed, RELEASE, CONTEXT, ("sr",))
     delivery = DeliveryJob(LEASE, "pacs", document, "1.2", RELEASE.id, True, 0.0, 0.0, claimed.result.identifiers)
-    handler = DeliverHandler("pacs", Destination(), HereAndNow())
+    handler = DeliverHandler("pacs", Destination(), HereAndNow(), Pipeline())
     decided = run(handler._step_down(delivery, ClassRefused("it does not take it", SR_LADDER[2])))
     handler.close()
     (new,) = decided.documents

@@ -129,7 +129,7 @@ class DeliveryAnswer(Answer):
     destination: str = Field(examples=["pacs"])
     state: DeliveryState
     reason: str | None
-    detail: str | None = Field(description="What the last try that failed met.")
+    detail: str | None = Field(description="What the last try that failed met; of one not tried yet, what another one met there.")
     attempts: int
     at: Moment | None = Field(description="When it ended: accepted, cancelled or given up.")
     next_try_at: Moment | None

@@ -103,17 +103,18 @@ def stuck(connection: Connection) -> list[Item]:
 
 
 def failing(connection: Connection, before: float) -> list[Item]:
-    """Destinations that did not take documents written before that time, though tried: how many, and what the last try met."""
+    """Destinations that did not take documents written before that time, though one was tried: how many, and what the last try met.
+
+    Those that wait for a knock (`hilum.wiring.knocking`) count as well.
+    """
     found: dict[str, Item] = {}
     for state in ("due", "leased"):  # while a try runs into its time-out, there may be no other row; and each state has its own index
-        tried = and_(
-            delivery.c.state == literal(state, literal_execute=True), delivery.c.detail.is_not(None), document.c.created_at < before
-        )
+        old = and_(delivery.c.state == literal(state, literal_execute=True), document.c.created_at < before)
         columns = (delivery.c.destination, func.count().label("items"), func.max(delivery.c.detail).label("detail"))
-        for row in connection.execute(select(*columns).join_from(delivery, document).where(tried).group_by(delivery.c.destination)):
-            item = found.setdefault(row.destination, {"destination": row.destination, "items": 0})
-            item.update(items=item["items"] + row.items, detail=row.detail)
-    return [found[name] for name in sorted(found)]
+        for row in connection.execute(select(*columns).join_from(delivery, document).where(old).group_by(delivery.c.destination)):
+            item = found.setdefault(row.destination, {"destination": row.destination, "items": 0, "detail": None})
+            item.update(items=item["items"] + row.items, detail=row.detail or item["detail"])
+    return [found[name] for name in sorted(found) if found[name]["detail"] is not None]
 
 
 def outcomes(connection: Connection, since: float) -> list[Item]:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, func, select
+from sqlalchemy import Connection, Row, Select, and_, func, literal, select
 
 from hilum.domain import DeliveryState, ResultState, StudyState, WorkState
 from hilum.store.schema import MAXIMUM_ROW_ID, comparison, delivery, document, instance, reading, result, study
@@ -49,6 +49,7 @@ _DOCUMENT = (
     "created_at",
 )
 _DELIVERY = ("id", "destination", "state", "reason", "detail", "attempts")
+_DUE = literal(WorkState.DUE, literal_execute=True)  # the partial index is of this word
 
 
 def exists(connection: Connection, study_instance_uid: str) -> bool:
@@ -123,10 +124,20 @@ def _result_item(row: Row[Any]) -> Item:
 def _deliveries(connection: Connection, uid: str) -> dict[int, list[Item]]:
     """Deliveries by document. `at`: when it ended; `next_try_at`: when it is due."""
     found: dict[int, list[Item]] = defaultdict(list)
-    for row in connection.execute(_delivery_query(uid)):
-        next_try_at = row.due_at if row.state == WorkState.DUE else None
-        found[row.document_id].append({**_pick(row, _DELIVERY), "at": row.finished_at, "next_try_at": next_try_at})
+    for row in connection.execute(_delivery_query(uid)).all():
+        is_due = row.state == WorkState.DUE
+        detail = row.detail or (_met_by_another(connection, row.destination) if is_due else None)
+        times = {"at": row.finished_at, "next_try_at": row.due_at if is_due else None}
+        found[row.document_id].append({**_pick(row, _DELIVERY), "detail": detail, **times})
     return found
+
+
+def _met_by_another(connection: Connection, destination: str) -> str | None:
+    """Why a document waits that was never tried: while its destination is away, others knock there for it."""
+    tried = and_(delivery.c.state == _DUE, delivery.c.destination == destination, delivery.c.detail.is_not(None))
+    query = select(delivery.c.detail).where(tried).order_by(delivery.c.lane.desc(), delivery.c.due_at.desc()).limit(1)
+    met = connection.execute(query).scalar()
+    return None if met is None else f"not tried yet; another document for {destination} met: {met}"
 
 
 def _delivery_query(uid: str) -> Select[Any]:

@@ -30,7 +30,7 @@ from hilum.domain import (
 from hilum.errors import Refused, Retry
 from hilum.pipeline import STAGES, StageLoop
 from hilum.report import Report, ReportContext, derive
-from hilum.settings import Destination, Settings
+from hilum.settings import Destination, Pipeline, Settings
 from hilum.store.ledger import Ledger
 from hilum.wiring.charge import Charge
 from hilum.wiring.committing import CommitHandler
@@ -53,8 +53,11 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
     releases = Catalogue(settings)
     owner = begin_life(ledger, "dispatcher")
 
-    def loop(stage: str, handle: Callable[[Job], Awaitable[Advance]], destination: str | None = None, *heirs: StageLoop) -> StageLoop:
-        return StageLoop(STAGES[stage], ledger, settings.pipeline, owner, handle, destination, heirs=heirs)
+    def loop(stage: str, handle: Callable[[Job], Awaitable[Advance]], *heirs: StageLoop) -> StageLoop:
+        return StageLoop(STAGES[stage], ledger, settings.pipeline, owner, handle, heirs=heirs)
+
+    def lane(name: str, delivering: DeliverHandler) -> StageLoop:
+        return StageLoop(STAGES["deliver"], ledger, settings.pipeline, owner, delivering.handle, name, has_room=delivering.has_room)
 
     with (
         Heartbeat(ledger, "dispatcher"),
@@ -64,13 +67,13 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
         reporting = ReportHandler(settings, releases, ledger, reports)
         reporting.prepare(settings.active_releases)
         delivering = [
-            loop("deliver", lanes.enter_context(contextlib.closing(DeliverHandler(name, destination, reports))).handle, name)
+            lane(name, lanes.enter_context(contextlib.closing(DeliverHandler(name, destination, reports, settings.pipeline))))
             for name, destination in settings.destinations.items()
         ]
         # From the quiet period's end to the PACS in one process, where it has places: what it has decided goes on without a claim.
-        report = loop("report", reporting.handle, None, *delivering)
+        report = loop("report", reporting.handle, *delivering)
         loops = [
-            loop("assemble", AssembleHandler(releases, ledger).handle, None, report),
+            loop("assemble", AssembleHandler(releases, ledger).handle, report),
             loop("compare", CompareHandler(releases, ledger.namespace).handle),
             report,
             loop("commit", lanes.enter_context(contextlib.closing(CommitHandler(settings, ledger))).handle),
@@ -170,9 +173,9 @@ def _has_findings(job: ReportJob) -> bool:
 class DeliverHandler:
     """deliver: one destination's lane, one document at a time in the lane's own thread."""
 
-    def __init__(self, name: str, destination: Destination, pool: ReportPool) -> None:
+    def __init__(self, name: str, destination: Destination, pool: ReportPool, settings: Pipeline) -> None:
         self._name, self._pool = name, pool
-        self._lanes = lanes_of(name, destination)
+        self._lanes = lanes_of(name, destination, settings)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lane-{name}")
 
     async def handle(self, job: Job) -> Advance:
@@ -189,6 +192,10 @@ class DeliverHandler:
             telemetry.LAST_IMAGE_TO_ACCEPTED_SECONDS.labels(self._name).observe(now - job.last_received_at)
             telemetry.QUIET_END_TO_ACCEPTED_SECONDS.labels(self._name).observe(max(0.0, now - job.quiet_until))
         return Advance(DeliveryState.DELIVERED)
+
+    def has_room(self) -> bool:
+        """False while the destination is away and no knock is due."""
+        return self._lanes.has_room()
 
     def _send(self, job: DeliveryJob) -> None:
         with telemetry.cpu("deliver"):

@@ -8,7 +8,8 @@ from typing import Protocol
 from hilum.deliver import Lane, open_lane
 from hilum.domain import DeliveryJob
 from hilum.errors import Refused
-from hilum.settings import Destination
+from hilum.settings import Destination, Pipeline
+from hilum.wiring.knocking import KnockingLane
 
 _MAXIMUM_OPEN = 8  # senders whose lanes are kept; an association that is released is soon opened again
 
@@ -19,23 +20,31 @@ class Lanes(Protocol):
     def of(self, job: DeliveryJob) -> Lane:
         """The lane of this document. Raises Refused."""
 
+    def has_room(self) -> bool:
+        """False while any document would only be given back; in any thread."""
+
     def close(self) -> None:
         """Close them all."""
 
 
-def lanes_of(name: str, destination: Destination) -> Lanes:
+def lanes_of(name: str, destination: Destination, settings: Pipeline) -> Lanes:
     """Nothing is connected before the first document."""
-    return SenderLanes(name, destination) if destination.kind == "sender" else _OneLane(open_lane(name, destination))
+    if destination.kind == "sender":
+        return SenderLanes(name, destination, settings)
+    return _OneLane(KnockingLane(name, open_lane(name, destination), settings))
 
 
 class _OneLane:
     """All documents go the same way."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: KnockingLane) -> None:
         self._lane = lane
 
     def of(self, _job: DeliveryJob) -> Lane:
         return self._lane
+
+    def has_room(self) -> bool:
+        return not self._lane.is_resting
 
     def close(self) -> None:
         self._lane.close()
@@ -44,18 +53,22 @@ class _OneLane:
 class SenderLanes:
     """Back to where the study came from: the host of the association, and the port that the settings name for its AE Title."""
 
-    def __init__(self, name: str, destination: Destination) -> None:
-        self._name, self._destination = name, destination
+    def __init__(self, name: str, destination: Destination, settings: Pipeline) -> None:
+        self._name, self._destination, self._settings = name, destination, settings
         self._open: dict[tuple[str, str], Lane] = {}
 
     def of(self, job: DeliveryJob) -> Lane:
         """The lane to the study's sender; the one used least recently gives way."""
         key = job.peer_address, job.calling_ae_title
-        lane = self._open.pop(key, None) or open_lane(self._name, self._sender(*key))
+        lane = self._open.pop(key, None) or KnockingLane(self._name, open_lane(self._name, self._sender(*key)), self._settings)
         self._open[key] = lane
         while len(self._open) > _MAXIMUM_OPEN:
             self._open.pop(next(iter(self._open))).close()
         return lane
+
+    def has_room(self) -> bool:
+        """Always: one sender that is away is no reason to leave the others waiting."""
+        return True
 
     def _sender(self, host: str, ae_title: str) -> Destination:
         if not knows_sender(self._destination, host, ae_title):

@@ -1,0 +1,70 @@
+"""While a destination does not answer, one document after the other knocks there, ever more rarely; the rest of its queue lies still."""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from hilum import telemetry
+from hilum.deliver import Lane
+from hilum.domain import Document
+from hilum.errors import Refused, Retry
+from hilum.pipeline import back_off
+from hilum.settings import Pipeline
+
+log = telemetry.logger("deliver")
+
+_LONGEST_PAUSE_SECONDS: Final = 30.0  # a receiver that is back has what waited for it soon, and a knock costs nobody anything
+
+
+class KnockingLane:
+    """A lane that is left alone between the knocks of an outage (docs/decisions/one-document-knocks.md).
+
+    In the lane's thread, but for `is_resting`.
+    """
+
+    def __init__(self, name: str, lane: Lane, settings: Pipeline) -> None:
+        self._name, self._lane, self._settings = name, lane, settings
+        self._knocks, self._began, self._rests_until, self._detail = 0, 0.0, 0.0, ""
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether a document would only be given back; in any thread."""
+        return self._seconds_left() > 0
+
+    def deliver(self, document: Document) -> None:
+        """As `Lane.deliver`. An outage's Retry says when the next knock is due, also to those that came between two knocks."""
+        if self.is_resting:
+            raise Retry(self._detail, after_seconds=self._seconds_left(), is_outage=True)
+        try:
+            self._lane.deliver(document)
+        except Retry as error:
+            if error.is_outage:
+                raise self._rest(error) from error
+            self._has_answered()
+            raise
+        except Refused:
+            self._has_answered()
+            raise
+        self._has_answered()
+
+    def close(self) -> None:
+        """As `Lane.close`."""
+        self._lane.close()
+
+    def _seconds_left(self) -> float:
+        return self._rests_until - time.monotonic()
+
+    def _rest(self, error: Retry) -> Retry:
+        if self._knocks == 0:
+            self._began = time.monotonic()
+            log.warning("destination_away", destination=self._name, detail=error.detail, advice="what is for it waits; nothing is lost")
+        self._knocks += 1
+        pause = min(_LONGEST_PAUSE_SECONDS, back_off(self._knocks, self._settings))
+        self._detail, self._rests_until = error.detail, time.monotonic() + pause
+        return Retry(error.detail, after_seconds=pause, is_outage=True)
+
+    def _has_answered(self) -> None:
+        if self._knocks:
+            log.info("destination_back", destination=self._name, seconds=round(time.monotonic() - self._began, 1), knocks=self._knocks)
+        self._knocks = 0

@@ -1,0 +1,74 @@
+"""What happens between two knocks at a destination that is away; the lane is a real one, to a folder that is not mounted yet."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from hilum.deliver import open_lane
+from hilum.domain import Document
+from hilum.errors import Refused, Retry
+from hilum.settings import Destination, Pipeline
+from hilum.wiring.knocking import KnockingLane
+
+SR = Document("sr", "application/dicom", b"bytes", sop_class_uid="1.2.840.10008.5.1.4.1.1.88.34", sop_instance_uid="2.25.1")
+LONG, SHORT = Pipeline(backoff_seconds=100.0), Pipeline(backoff_seconds=1e-4)
+
+
+def lane_to(folder: Path, settings: Pipeline) -> KnockingLane:
+    return KnockingLane("share", open_lane("share", Destination(kind="folder", path=folder)), settings)
+
+
+def refused(lane: KnockingLane) -> Retry:
+    with pytest.raises(Retry, match="mounted") as caught:
+        lane.deliver(SR)
+    assert caught.value.is_outage
+    return caught.value
+
+
+def test_between_two_knocks_nothing_goes_there(tmp_path: Path) -> None:
+    lane = lane_to(tmp_path / "mount" / "share", LONG)
+    assert not lane.is_resting
+    first = refused(lane)
+    assert lane.is_resting
+    (tmp_path / "mount").mkdir()
+    second = refused(lane)
+    assert second.detail == first.detail
+    assert first.after_seconds is not None
+    assert second.after_seconds is not None
+    assert 0 < second.after_seconds <= first.after_seconds == 30.0, "what waits is back soon after its receiver, whatever the settings"
+    assert list((tmp_path / "mount").iterdir()) == []
+
+
+def test_each_knock_in_vain_lengthens_the_pause_and_an_answer_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lane, pauses = lane_to(tmp_path / "mount" / "share", SHORT), []
+    for _ in range(6):
+        pauses.append(refused(lane).after_seconds or 0.0)
+        while lane.is_resting:
+            time.sleep(0.001)
+    assert all(0.75 * 1e-4 * 2**n <= pause <= 1.25 * 1e-4 * 2**n for n, pause in enumerate(pauses)), pauses
+    (tmp_path / "mount").mkdir()
+    lane.deliver(SR)
+    assert not lane.is_resting
+    said = capsys.readouterr().out
+    assert (said.count("destination_away"), said.count("destination_back")) == (1, 1)
+    (tmp_path / "mount" / "share" / "2.25.1.dcm").unlink()
+    (tmp_path / "mount" / "share").rmdir()
+    (tmp_path / "mount").rmdir()
+    assert (refused(lane).after_seconds or 1.0) <= 1.25e-4, "the next outage begins with short pauses"
+
+
+def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
+    lane = lane_to(tmp_path / "mount" / "share", SHORT)
+    for _ in range(4):
+        refused(lane)
+        while lane.is_resting:
+            time.sleep(0.001)
+    (tmp_path / "mount" / "share").mkdir(parents=True)
+    (tmp_path / "mount" / "share" / "2.25.1.dcm").write_bytes(b"somebody's work")
+    with pytest.raises(Refused, match="requeue"):
+        lane.deliver(SR)
+    (tmp_path / "mount").rename(tmp_path / "away")
+    assert (refused(lane).after_seconds or 1.0) <= 1.25e-4
