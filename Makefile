@@ -3,7 +3,7 @@ BIN := .venv/bin
 export PYTHONPATH := .
 TEST_PROCESSES ?= 4
 
-.PHONY: help setup demo test check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-writes goldens proof docs lock
+.PHONY: help setup demo test check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing bench-writes goldens proof docs lock
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -59,6 +59,9 @@ bench-preprocess: setup ## from file to tensor on one core, beside the authors' 
 
 bench-report: setup ## reports a second: template beside highdicom; BENCH="--rounds 30"
 	@$(BIN)/python -m load_tests.report $(BENCH)
+
+bench-tracing: setup ## what OpenTelemetry spans cost an image; BENCH="--rounds 9", docs/tracing.md
+	@$(BIN)/python -m load_tests.tracing $(BENCH)
 
 bench-writes: setup ## the archive's aligned writes beside unaligned ones; BENCH="--folder /srv/hilum", docs/cpu.md
 	@$(BIN)/python -m load_tests.writes $(BENCH)

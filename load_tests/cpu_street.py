@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -36,13 +36,15 @@ Counted = dict[str, dict[str, float]]
 class Street:
     """A context manager; ready to receive inside."""
 
-    def __init__(self, folder: Path, built: Built, *, direct_io: bool = False) -> None:
+    def __init__(self, folder: Path, built: Built, *, direct_io: bool = False, tracing: Mapping[str, object] | None = None) -> None:
         port = free_ports(1)[0]
         self._receiver = Receiver(port)
         models = {"manifests": str(built.manifests_dir), "built": str(built.built_dir), "releases": [built.release.id]}
         pacs = {"kind": "dicom", "port": port, "ae_title": AE_TITLE, "accept_untrained": True, "idle_release_seconds": _RELEASE_SECONDS}
         studies, log, receive = {"quiet_seconds": _QUIET_SECONDS}, {"level": "warning"}, {"direct_io": direct_io}
-        self._hilum = Hilum(folder, {"loadtest": pacs}, studies=studies, log=log, models=models, receive=receive)
+        self._hilum = Hilum(
+            folder, {"loadtest": pacs}, studies=studies, log=log, models=models, receive=receive, tracing=dict(tracing or {})
+        )
 
     @property
     def pid(self) -> int:

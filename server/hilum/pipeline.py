@@ -23,17 +23,21 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ParamSpec, TypeVar
 
-from hilum import telemetry
+from hilum import telemetry, tracing
 from hilum.domain import (
     Advance,
     CommitmentState,
+    ComparisonJob,
     ComparisonState,
     DeliveryJob,
     DeliveryState,
     Job,
+    ReadingJob,
     ReadingState,
     Reason,
+    ReportJob,
     ResultState,
+    StudyJob,
     StudyState,
 )
 from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
@@ -194,7 +198,17 @@ class StageLoop:
         return self._wake.is_set()
 
     async def _complete(self, job: Job) -> None:
-        """One item: what its room decided, or the verb that its error stands for (design: decide, then act)."""
+        """One item, and its span."""
+        if not tracing.is_on():
+            await self._work_on(job, tracing.UNTRACED)
+            return
+        attributes = {"attempt": job.lease.attempts, "waited_seconds": job.lease.waited_seconds, "destination": self.destination}
+        kind: tracing.Kind = "internal" if self.destination is None else "client"
+        with tracing.work(self._stage.name, _study_of(job), {**attributes, "release": _release_of(job)}, kind) as work:
+            await self._work_on(job, work)
+
+    async def _work_on(self, job: Job, work: tracing.Work) -> None:
+        """What its room decided, or the verb that its error stands for (design: decide, then act)."""
         started = time.perf_counter()
         try:
             decided = await self._handle(job)
@@ -203,17 +217,21 @@ class StageLoop:
         except Refused as error:
             decided = Advance(self._stage.failed, {"reason": error.reason, "detail": error.detail})
         except Retry as error:
+            work.ends("retry", error.detail)
             await self._retry(job, error)
             return
         except WorkerDied:
+            work.ends("worker_died", is_error=True)
             await self._in_ledger_thread(self._insist, lambda: self._ledger.lapse(self._stage.name, job.lease))
             self._wants_room = True  # it can be claimed, alone
             return
         except Exception as error:  # the one place where a bug in a room must not stop the street
             log.error("stage_failed", stage=self._stage.name, row=job.lease.row_id, exc_info=error)
+            work.ends("retry", type(error).__name__, is_error=True)
             await self._retry(job, Retry(f"unexpected {type(error).__name__}; see the log"))
             return
         telemetry.STAGE_SECONDS.labels(self._stage.name).observe(time.perf_counter() - started)
+        work.ends(decided.state.value, decided.values.get("reason"), is_error=decided.state is self._stage.failed)
         await self._advance(job, decided)
 
     async def _retry(self, job: Job, error: Retry) -> None:
@@ -312,6 +330,29 @@ def _followers(group: Iterable[tuple[Job, Advance]]) -> Counter[str | None]:
     decided = [item for _, item in group]
     results = [None for item in decided for _ in item.results]
     return Counter([*results, *(name for item in decided for new in item.documents for name in new.destinations)])
+
+
+def _study_of(job: Job) -> str | None:
+    """Its Study Instance UID; None: a request for storage commitment, which may name several."""
+    match job:
+        case ReadingJob():
+            return job.instance.study_instance_uid
+        case StudyJob() | ReportJob():
+            return job.study.study_instance_uid
+        case ComparisonJob():
+            return job.shadow.study.study_instance_uid
+        case DeliveryJob():
+            return job.study_instance_uid
+    return None
+
+
+def _release_of(job: Job) -> str | None:
+    match job:
+        case ReadingJob() | ComparisonJob() | DeliveryJob():
+            return job.release
+        case ReportJob():
+            return job.result.release
+    return None
 
 
 def _destination_of(job: Job) -> str | None:

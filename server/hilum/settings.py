@@ -563,6 +563,17 @@ class Log(_Section):
     format: Literal["console", "json"] = Field("console", description="console for people, json for collectors.")
 
 
+class Tracing(_Section):
+    """OpenTelemetry spans of each study, from its association to the SR that is accepted (docs/tracing.md)."""
+
+    endpoint: str = Field(
+        "",
+        pattern=r"^(https?://\S+)?$",
+        description="Where spans are posted (OTLP over HTTP), path included, as http://127.0.0.1:4318/v1/traces; empty: no traces.",
+    )
+    share: float = Field(1.0, gt=0, le=1, description="Share of studies that are traced; all processes choose the same ones.")
+
+
 class Settings(BaseSettings):
     """All settings of one installation."""
 
@@ -589,6 +600,7 @@ class Settings(BaseSettings):
     api: Api = Api()
     stow: Stow = Stow()
     log: Log = Log()
+    tracing: Tracing = Tracing()
 
     @classmethod
     def settings_customise_sources(

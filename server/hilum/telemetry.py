@@ -107,6 +107,9 @@ FILES_REMOVED = Counter(
 REMOVED_BYTES = Counter("hilum_removed_bytes_total", "Bytes of files deleted from the archive.", ["cause"])
 PROCESS_RESTARTS = Counter("hilum_process_restarts_total", "Child processes that ended unasked and were started again.", ["role"])
 CPU_SECONDS = Counter("hilum_cpu_seconds_total", "CPU of the threads that work on a stage; see docs/cpu.md.", ["stage"])
+TRACE_SPANS = Counter(
+    "hilum_trace_spans_total", "OpenTelemetry spans, sent or lost: the collector of tracing.endpoint did not take them.", ["outcome"]
+)
 REQUEST_SECONDS = Histogram("hilum_http_request_seconds", "REST requests.", ["route", "method", "status"], buckets=_STAGE_BUCKETS)
 
 STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hilum import telemetry
+from hilum import telemetry, tracing
 from hilum.analyse.batcher import Batcher, Gateway, Inferred
 from hilum.analyse.decode_pool import DecodePool
 from hilum.analyse.worker import Answer, NotReady, Ready, Request
@@ -95,6 +95,8 @@ class Analyser:
             raise await self._explain(job)
         started = time.time()
         ready = await self._prepare(job.instance, release)
+        if (place := tracing.here()) is not None:
+            _write_spans(place, ready, time.time())
         if release.id not in self._batchers:  # it was removed meanwhile
             raise await self._explain(job)
         inferred = await self._batchers[release.id].infer(ready.tensor, job.lane)
@@ -123,6 +125,13 @@ class Analyser:
         if first is not None:
             telemetry.DECODE_SECONDS.observe(first.decode_seconds)
         return answer
+
+
+def _write_spans(above: tracing.Place, ready: Ready, ended: float) -> None:
+    """Both were done in a decode process, one after the other; for several releases the decoding was one."""
+    prepared, decoded = ended - ready.prepare_seconds, ended - ready.prepare_seconds - ready.decode_seconds
+    for name, began, end in (("decode", decoded, prepared), ("prepare", prepared, ended)):
+        tracing.write(tracing.Ended(tracing.new_place(above.trace), above.span, name, began, end))
 
 
 def _request(path: Path, specs: Specs, settings: Analyse, guard: Guard) -> Request:

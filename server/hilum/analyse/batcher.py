@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from hilum import telemetry
+from hilum import telemetry, tracing
 from hilum.domain import Lane, Release
 from hilum.errors import Retry
 
@@ -61,6 +62,7 @@ class _Waiting:
     order: int
     tensor: Array = field(compare=False)
     answer: asyncio.Future[Inferred] = field(compare=False)
+    place: tracing.Place | None = field(compare=False)  # whose tensor it is
 
 
 class Batcher:
@@ -76,7 +78,7 @@ class Batcher:
     async def infer(self, tensor: Array, lane: Lane) -> Inferred:
         """(C, H, W) → its share of the batch that it goes with. Raises what the gateway raises."""
         answer: asyncio.Future[Inferred] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait(_Waiting(lane, next(self._order), tensor, answer))
+        self._queue.put_nowait(_Waiting(lane, next(self._order), tensor, answer, tracing.here()))
         return await answer
 
     def close(self) -> None:
@@ -97,6 +99,7 @@ class Batcher:
 
     async def _send(self, batch: list[_Waiting]) -> None:
         started = time.perf_counter()
+        spans = _Spans([item.place for item in batch if item.place is not None], self._release.id, len(batch)) if tracing.is_on() else None
         try:
             inference = await self._gateway.infer(self._release, np.stack([item.tensor for item in batch]))
             seconds = time.perf_counter() - started
@@ -107,10 +110,28 @@ class Batcher:
             return
         finally:
             self._slots.release()
+            if spans is not None:
+                spans.write()
         telemetry.INFER_SECONDS.labels(self._release.id).observe(seconds)
         telemetry.BATCH_SIZE.labels(self._release.id).observe(len(batch))
         for item, share in zip(batch, shares, strict=True):
             _settle(item.answer, share)
+
+
+class _Spans:
+    """One batch in the traces of its images. A request has one parent: Triton's own spans go into the first one's trace."""
+
+    def __init__(self, above: Sequence[tracing.Place], release: str, batch_size: int) -> None:
+        self._began = time.time()
+        self._said: tracing.Attributes = {"release": release, "batch_size": batch_size}
+        self._spans = [(tracing.new_place(place.trace), place.span) for place in above]
+        tracing.enter(self._spans[0][0] if self._spans else None)
+
+    def write(self) -> None:
+        ended = time.time()
+        for index, (place, parent) in enumerate(self._spans):
+            links = [self._spans[0][0]] if index else []
+            tracing.write(tracing.Ended(place, parent, "infer", self._began, ended, "client", self._said, links=links))
 
 
 def _share(inference: Inference, index: int, seconds: float, batch_size: int) -> Inferred:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import tritonclient.grpc.aio as triton
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from hilum import telemetry
+from hilum import telemetry, tracing
 from hilum.analyse.answers import (
     LATER,
     Array,
@@ -85,12 +85,16 @@ class TritonGateway:
         life = self._regions.life if self._regions else 0
         try:
             async with self._input(batch) as image:
-                return await self._client.infer(release.triton_name, [image], outputs=wanted, client_timeout=self._deadline)
+                return await self._ask(release, image, wanted)
         except InferenceServerException as error:
             if self._regions is None or _REGION_GONE not in str(error.message()):
                 raise
             self._regions.forget(life)
-        return await self._client.infer(release.triton_name, [_sent(batch)], outputs=wanted, client_timeout=self._deadline)
+        return await self._ask(release, _sent(batch), wanted)
+
+    async def _ask(self, release: Release, image: Any, wanted: list[Any]) -> Any:  # noqa: ANN401 - as above
+        headers = tracing.request_headers()
+        return await self._client.infer(release.triton_name, [image], outputs=wanted, client_timeout=self._deadline, headers=headers)
 
     @asynccontextmanager
     async def _input(self, batch: Array) -> AsyncIterator[Any]:

@@ -16,7 +16,7 @@ from pynetdicom.pdu import A_ABORT_RQ, A_ASSOCIATE_AC, P_DATA_TF
 from pynetdicom.pdu_primitives import A_ABORT, A_ASSOCIATE
 from pynetdicom.presentation import build_context
 
-from hilum import telemetry
+from hilum import telemetry, tracing
 from hilum.dimse import pdu
 from hilum.receive import policy
 from hilum.receive.account import Account, printable
@@ -43,7 +43,8 @@ class Acceptor:
     def __init__(self, assoc: Association, peer_address: str, door: Door) -> None:
         self.assoc = assoc
         self._door = door
-        self._account = Account(peer_address, started_at=time.time())
+        shown = tracing.Association() if tracing.is_on() else None
+        self._account = Account(peer_address, started_at=time.time(), shown=shown)
         self._storage = Storage(assoc, self._account, door.reception, door.settings.maximum_object_bytes)
         self._commitment = Commitment(assoc, self._account, door.desk, lambda: self._storage.is_busy)
         self._handover = Handover(assoc, is_wanted=door.is_streaming)
@@ -217,4 +218,8 @@ class Acceptor:
         if (outcome := self._account.outcome(is_released=self.assoc.is_released)) is None:
             return
         telemetry.ASSOCIATIONS.labels(outcome=outcome).inc()
+        if self._account.shown is not None:
+            counts = {"stored": self._account.stored, "refused": self._account.refused}
+            titles = {"calling_ae_title": self._account.calling_ae_title, "called_ae_title": self._account.called_ae_title}
+            self._account.shown.end({**titles, **counts, "outcome": outcome})
         self._door.accounts.put(self._account.record(outcome, time.time()))

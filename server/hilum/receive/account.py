@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hilum import tracing
 from hilum.domain import AssociationRecord
 from hilum.receive.advice import NotAccepted
 from hilum.receive.policy import Rejection
@@ -35,6 +36,7 @@ class Account:
     last_refusal: Answer | None = None
     commitment_refusal: Answer | None = None
     abort_reason: str | None = None
+    shown: tracing.Association | None = None  # in the traces of its studies
 
     def outcome(self, *, is_released: bool) -> str | None:
         """How it ended. None: a connection that asked for nothing, as the health check of a load balancer makes them."""

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
-from hilum import telemetry
+from hilum import telemetry, tracing
 from hilum.domain import Instance
 from hilum.receive.describe import describe
 from hilum.receive.file_lane import in_lane_of
@@ -80,8 +80,9 @@ def index(
     except (DataError, IntegrityError) as error:
         again = partial(index, settings=settings, ledger=ledger, archive=archive, left_behind=left_behind)
         return _index_singly(list(described), error, archive, again)
-    for file, outcome in zip(described, outcomes, strict=True):
+    for (file, instance), outcome in zip(described.items(), outcomes, strict=True):
         _settle(file, outcome, archive)
+        _write_span(instance, outcome)
     counted = Counter(outcomes)
     for outcome, count in counted.items():
         telemetry.INSTANCES_RECEIVED.labels(outcome=outcome.value).inc(count)
@@ -110,6 +111,14 @@ def _described(file: Path, archive: Archive) -> Instance | None:
             raise
         _log.error("unreadable", file=file.name, problem=error.strerror, advice="left in unindexed for the next start")
     return None
+
+
+def _write_span(instance: Instance, outcome: RecordOutcome) -> None:
+    """From its acknowledgement to its row."""
+    if (trace := tracing.of_study(instance.study_instance_uid)) is not None:
+        said = {"sop_instance_uid": instance.sop_instance_uid, "outcome": outcome.value}
+        place = tracing.new_place(trace)
+        tracing.write(tracing.Ended(place, trace.root, "index", instance.received_at, time.time(), attributes=said))
 
 
 def _settle(file: Path, outcome: RecordOutcome, archive: Archive) -> None:

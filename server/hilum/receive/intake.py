@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from hilum import telemetry
+from hilum import telemetry, tracing
 from hilum.domain import Instance
 from hilum.receive import file_meta
 from hilum.receive.compiled import digests_of
 from hilum.receive.describe import instance_of
-from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import Header
 from hilum.receive.indexer import Indexer
 from hilum.receive.refusals import OutOfResources, TooLarge
@@ -34,7 +34,7 @@ class Intake:
 
     def begin(self, command: StoreCommand, header: Header) -> IncomingImage:
         """A new image; close it."""
-        image = IncomingImage(self, command.meta, header, self._archive)
+        image = IncomingImage(self, command, header, self._archive)
         self._indexer.under_way.add(image)
         return image
 
@@ -70,8 +70,10 @@ class Intake:
 class IncomingImage:
     """An image on its way to the archive. Closed without `commit` it leaves nothing on the disk."""
 
-    def __init__(self, intake: Intake, meta: FileMeta, header: Header, archive: Archive) -> None:
-        self._intake, self._meta, self._header, self._archive = intake, meta, header, archive
+    def __init__(self, intake: Intake, command: StoreCommand, header: Header, archive: Archive) -> None:
+        self._intake, self._meta, self._header, self._archive = intake, command.meta, header, archive
+        self._trace = tracing.of_study(header.study_instance_uid)
+        self._association, self._began = command.association, time.time() if self._trace else 0.0
         self._digests = digests_of(header)
         self.is_receiver = isinstance(self._digests, CompiledDigests)
         self._archived: Incoming | None = None
@@ -111,7 +113,20 @@ class IncomingImage:
         with telemetry.cpu("sync"):
             file = archived.commit()
         self._intake.index(file, self._instance(file, archived), self._digests.size_bytes)
+        if self._trace is not None:
+            self._write_span(self._trace)
         return Taken.IMAGE
+
+    def _write_span(self, trace: tracing.Trace) -> None:
+        above = None if self._association is None else self._association.place_in(trace)
+        parent = trace.root if above is None else above.span
+        said: tracing.Attributes = {
+            "sop_instance_uid": self._header.sop_instance_uid,
+            "transfer_syntax_uid": self._meta.transfer_syntax_uid,
+            "size_bytes": self._digests.size_bytes,
+        }
+        place = tracing.new_place(trace)
+        tracing.write(tracing.Ended(place, parent, "receive", self._began, time.time(), "server", said))
 
     def _instance(self, file: Path, archived: Incoming) -> Instance | None:
         """What the row will say; None: deflated, so its pixels have not been seen."""

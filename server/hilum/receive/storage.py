@@ -60,7 +60,7 @@ class Storage:
             called_ae_title=self._account.called_ae_title,
             peer_address=self._account.peer_address,
         )
-        return StoreRequest(meta, str(event.context.abstract_syntax), event.request.DataSet.getbuffer())
+        return StoreRequest(meta, str(event.context.abstract_syntax), event.request.DataSet.getbuffer(), self._account.shown)
 
     def _failure(self, error: Exception) -> Dataset:
         failure = self._verdicts.failed(error)

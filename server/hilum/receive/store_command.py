@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hilum import tracing
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import Header, is_uid
 from hilum.receive.refusals import DataSetDoesNotMatch, SopClassNotNegotiated
@@ -11,10 +12,14 @@ from hilum.receive.refusals import DataSetDoesNotMatch, SopClassNotNegotiated
 
 @dataclass(frozen=True, slots=True)
 class StoreCommand:
-    """A C-STORE-RQ without its data set: what the command said, and the SOP Class of its Presentation Context."""
+    """A C-STORE-RQ without its data set: what the command said, and the SOP Class of its Presentation Context.
+
+    `association`: on which it came, where that is traced.
+    """
 
     meta: FileMeta
     context_sop_class_uid: str
+    association: tracing.Association | None = None
 
     def require_consistent(self) -> None:
         """The command and its Presentation Context must speak of one SOP Class. Raises Refusal."""
@@ -38,8 +43,9 @@ class StoreRequest:
     meta: FileMeta
     context_sop_class_uid: str
     data_set: memoryview
+    association: tracing.Association | None = None
 
     @property
     def command(self) -> StoreCommand:
         """Without the data set."""
-        return StoreCommand(self.meta, self.context_sop_class_uid)
+        return StoreCommand(self.meta, self.context_sop_class_uid, self.association)

@@ -38,7 +38,7 @@ class StreamedStorage:
             called_ae_title=self._account.called_ae_title,
             peer_address=self._account.peer_address,
         )
-        return StoreCommand(meta, context.sop_class_uid)
+        return StoreCommand(meta, context.sop_class_uid, self._account.shown)
 
 
 class StreamedObject:

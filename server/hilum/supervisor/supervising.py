@@ -185,7 +185,8 @@ class Supervisor:
             raise ConfigurationError([f"{name} is not built in {built}: run `hilum models build {name}`." for name in missing])
         names = [release.triton_name for release in releases.values()]
         limits = self.settings.triton
-        triton = EmbeddedTriton(built, self.settings.site.state_dir, names, limits.start_timeout_seconds, limits.exit_timeout_seconds)
+        seconds, traces_to = (limits.start_timeout_seconds, limits.exit_timeout_seconds), self.settings.tracing.endpoint
+        triton = EmbeddedTriton(built, self.settings.site.state_dir, names, *seconds, traces_to)
         triton.require_startable()
         return TritonKeeper(triton, self._waker.wake)
 

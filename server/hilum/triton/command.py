@@ -53,8 +53,9 @@ def arguments(
     ports: Ports,
     region_prefix: str,
     exit_timeout_seconds: float,
+    traces_to: str = "",
 ) -> Iterator[str]:
-    """Everything after the program's name. No model but the named ones is loaded."""
+    """Everything after the program's name. No model but the named ones is loaded. `traces_to`: where spans are posted (OTLP over HTTP)."""
     yield from ("--model-repository", str(repository), "--model-control-mode", "explicit", "--disable-auto-complete-config")
     for name in triton_names:
         yield from ("--load-model", name)
@@ -67,3 +68,9 @@ def arguments(
     yield from ("--exit-timeout-secs", str(max(1, round(exit_timeout_seconds))))
     for setting in (f"region-prefix-name={region_prefix}", f"default-byte-size={_REGION_BYTES}", f"growth-byte-size={_REGION_BYTES}"):
         yield from ("--backend-config", f"python,shm-{setting}")
+    if traces_to:
+        # Rate 0: only requests that come with a `traceparent`, and of those every one.
+        for setting in ("mode=opentelemetry", "level=TIMESTAMPS", "rate=0"):
+            yield from ("--trace-config", setting)
+        for setting in (f"url={traces_to}", "resource=service.name=hilum-triton"):
+            yield from ("--trace-config", f"opentelemetry,{setting}")

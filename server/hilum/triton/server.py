@@ -40,12 +40,14 @@ class EmbeddedTriton:
         triton_names: Sequence[str],
         start_timeout_seconds: float = 120.0,
         exit_timeout_seconds: float = 15.0,
+        traces_to: str = "",
     ) -> None:
         self._repository = (built_dir / "embedded").resolve()
         self._state_dir = state_dir.resolve()
         self._names = tuple(triton_names)
         self._start_timeout = start_timeout_seconds
         self._exit_timeout = exit_timeout_seconds
+        self._traces_to = traces_to
         self._region_prefix = leftovers.prefix(state_dir)
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
@@ -118,9 +120,8 @@ class EmbeddedTriton:
     def _spawn(self, wheel: runtime.Wheel, ports: command.Ports) -> None:
         folder = runtime.prepare(wheel, self._state_dir)
         launcher = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), str(wheel.tritonserver)]
-        options = command.arguments(
-            self._repository, self._names, folder / "backends", wheel.caches, ports, self._region_prefix, self._exit_timeout
-        )
+        fixed = self._repository, self._names, folder / "backends", wheel.caches, ports, self._region_prefix, self._exit_timeout
+        options = command.arguments(*fixed, self._traces_to)
         self._turn_log()
         with self.log_file.open("ab") as sink:
             self._log_start = sink.tell()

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
-from hilum import telemetry
+from hilum import telemetry, tracing
 from hilum.errors import ConfigurationError
 from hilum.settings import Settings, restore
 from hilum.store.ledger import Ledger
@@ -45,13 +45,25 @@ def main() -> int:
         require_revision(settings.ledger_url)
         with contextlib.closing(Ledger(settings.ledger_url)) as ledger, _returning_leases(ledger, charge.role):
             run: Run = importlib.import_module(f"hilum.wiring.{_MODULES[charge.role]}").run
+            _trace(settings, charge, ledger)
             gc.freeze()  # else each full collection goes through all that the imports have left: 0.1 s in the middle of a study
-            run(charge, settings, ledger, stop)
+            try:
+                run(charge, settings, ledger, stop)
+            finally:
+                tracing.close()
     except ConfigurationError as error:
         for problem in error.problems:
             log.error("cannot_start", problem=problem)
         return 2
     return 0
+
+
+def _trace(settings: Settings, charge: Charge, ledger: Ledger) -> None:
+    if settings.tracing.endpoint:
+        from hilum.span_writer import SpanWriter  # noqa: PLC0415 - who writes no spans does not load OpenTelemetry
+
+        writer = SpanWriter(settings.tracing.endpoint, f"{charge.role}-{charge.index}")
+        tracing.begin(writer, settings.tracing.share, ledger.namespace)
 
 
 def _stop_on_sigterm(stop: threading.Event) -> None:

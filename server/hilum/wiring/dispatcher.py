@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from hilum import __version__, telemetry
+from hilum import __version__, telemetry, tracing
 from hilum.assemble import Waiting, assemble
 from hilum.deliver import ClassRefused
 from hilum.domain import (
@@ -95,7 +95,15 @@ class AssembleHandler:
             decided = assemble(job, self._releases, self._namespace, time.time())
         if isinstance(decided, Waiting):
             raise Retry("the study is still growing", after_seconds=max(0.05, job.study.quiet_until - time.time()), is_outage=True)
+        if tracing.is_on():
+            _write_root(job)
         return Advance(StudyState.CLOSED, results=decided.results)
+
+
+def _write_root(job: StudyJob) -> None:
+    study, is_first = job.study, not job.current_results
+    said: tracing.Attributes = {"images": len(job.instances), "calling_ae_title": study.calling_ae_title, "lane": study.lane.name.lower()}
+    tracing.study(study.study_instance_uid, study.first_received_at, time.time(), said, is_first=is_first)
 
 
 class ReportHandler:

@@ -1,0 +1,209 @@
+"""OpenTelemetry spans, from the association to the SR that its PACS has accepted: one trace a study (docs/tracing.md). Off by default.
+
+The ids of a study's trace and of its root follow from its UID, so processes that meet only in the ledger write into one trace, and
+nothing is stored for it (docs/decisions/traces-without-columns.md). A span is written when it has ended, from its two times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import random
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
+
+Kind = Literal["internal", "server", "client"]
+Value = str | int | float | bool
+Attributes = Mapping[str, Value | None]
+"""Without the prefix `hilum.`; None is left out."""
+
+_SAMPLED: Final = "01"  # the trace flags of W3C Trace Context
+_KNOWN_TRACES: Final = 4_096
+_SHOWN_IN: Final = 256  # traces in which one association is shown
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A study's trace: its 128 bits, and the 64 of its root span."""
+
+    id: int
+    root: int
+    study_instance_uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A span that has not ended: what is done for it names it as its parent."""
+
+    trace: Trace
+    span: int
+
+    @property
+    def traceparent(self) -> str:
+        """As a request's header carries it (W3C Trace Context 3.2)."""
+        return f"00-{self.trace.id:032x}-{self.span:016x}-{_SAMPLED}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A span as it is written. Times are seconds since the epoch; `error`: why it failed."""
+
+    place: Place
+    parent: int | None
+    name: str
+    began: float
+    ended: float
+    kind: Kind = "internal"
+    attributes: Attributes = field(default_factory=dict)
+    error: str | None = None
+    links: Sequence[Place] = ()
+
+
+class Writer(Protocol):
+    """Takes spans from any thread, and never waits for anybody."""
+
+    def write(self, span: Ended) -> None:
+        """Send it soon, or drop it."""
+
+    def close(self) -> None:
+        """Send what is left, for a moment at most."""
+
+
+class _Process:
+    """What `begin` has set."""
+
+    writer: Writer | None = None
+    key = b""
+    share = 0.0
+
+
+_here: ContextVar[Place | None] = ContextVar("hilum_place", default=None)
+
+
+def begin(writer: Writer, share: float, namespace: uuid.UUID) -> None:
+    """Write spans of this share of studies there. `namespace`: the installation's, so that no two of them share a trace."""
+    close()
+    _Process.writer, _Process.share, _Process.key = writer, share, namespace.bytes
+
+
+def close() -> None:
+    """Write no more."""
+    writer, _Process.writer = _Process.writer, None
+    _sampled.cache_clear()
+    if writer is not None:
+        writer.close()
+
+
+def is_on() -> bool:
+    """Whether spans are written at all."""
+    return _Process.writer is not None
+
+
+def of_study(study_instance_uid: str) -> Trace | None:
+    """None: tracing is off, or this study is not of the share. All processes, of all hosts, agree."""
+    return None if _Process.writer is None else _sampled(study_instance_uid)
+
+
+@functools.lru_cache(_KNOWN_TRACES)
+def _sampled(study_instance_uid: str) -> Trace | None:
+    found = hashlib.blake2b(study_instance_uid.encode(), key=_Process.key, digest_size=24).digest()
+    if int.from_bytes(found[:8]) >= _Process.share * 2**64:
+        return None
+    return Trace(int.from_bytes(found[:16]) or 1, int.from_bytes(found[16:]) or 1, study_instance_uid)
+
+
+def here() -> Place | None:
+    """The span of the work that this task does, if it is traced."""
+    return _here.get()
+
+
+def enter(place: Place | None) -> None:
+    """What this task does from now on is done for that span."""
+    _here.set(place)
+
+
+def request_headers() -> dict[str, str] | None:
+    """With which whoever is asked goes on in this task's trace."""
+    place = _here.get()
+    return None if place is None else {"traceparent": place.traceparent}
+
+
+def write(span: Ended) -> None:
+    """Write a span."""
+    if (writer := _Process.writer) is not None:
+        writer.write(span)
+
+
+def new_place(trace: Trace) -> Place:
+    """For a span that begins."""
+    return Place(trace, random.getrandbits(64) or 1)
+
+
+def study(study_instance_uid: str, began: float, ended: float, attributes: Attributes, *, is_first: bool) -> None:
+    """The root of a study's trace: first image to decision. That of a late image hangs below the first one's."""
+    if (trace := of_study(study_instance_uid)) is not None:
+        place = Place(trace, trace.root) if is_first else new_place(trace)
+        write(Ended(place, None if is_first else trace.root, "study", began, ended, attributes=attributes))
+
+
+class Work:
+    """A span under way, for whoever does the work to say how it ended."""
+
+    def __init__(self, place: Place | None) -> None:
+        self._place = place
+        self.said: dict[str, Value | None] = {}
+        self.error: str | None = None
+
+    def ends(self, outcome: str, reason: str | None = None, *, is_error: bool = False) -> None:
+        """Its outcome, and the reason of one that is none."""
+        self.said = {"outcome": outcome, "reason": reason}
+        self.error = (reason or outcome) if is_error else None
+
+
+UNTRACED: Final = Work(None)
+
+
+@contextlib.contextmanager
+def _traced(place: Place, name: str, kind: Kind, attributes: Attributes) -> Iterator[Work]:
+    work, began = Work(place), time.time()
+    token = _here.set(place)
+    try:
+        yield work
+    finally:
+        _here.reset(token)
+        said = {**attributes, **work.said}
+        write(Ended(place, place.trace.root, name, began, time.time(), kind, said, work.error))
+
+
+def work(
+    name: str, study_instance_uid: str | None, attributes: Attributes, kind: Kind = "internal"
+) -> contextlib.AbstractContextManager[Work]:
+    """A stretch of this task's work on a study, below its root."""
+    trace = None if study_instance_uid is None else of_study(study_instance_uid)
+    return contextlib.nullcontext(UNTRACED) if trace is None else _traced(new_place(trace), name, kind, attributes)
+
+
+class Association:
+    """Shown in the trace of each study of which it has brought something. Used from the one thread that takes its objects."""
+
+    def __init__(self) -> None:
+        self._began, self._span = time.time(), random.getrandbits(64) or 1
+        self._traces: dict[int, Trace] = {}
+
+    def place_in(self, trace: Trace) -> Place | None:
+        """None: it is shown in too many already."""
+        if trace.id not in self._traces:
+            if len(self._traces) >= _SHOWN_IN:
+                return None
+            self._traces[trace.id] = trace
+        return Place(trace, self._span)
+
+    def end(self, attributes: Attributes) -> None:
+        """Once."""
+        for trace in self._traces.values():
+            write(Ended(Place(trace, self._span), trace.root, "association", self._began, time.time(), "server", attributes))
