@@ -145,6 +145,13 @@ class Receive(_Section):
         description="An association on which nothing comes for longer, between messages or inside one, is aborted; a STOW-RS request is "
         "answered 408.",
     )
+    minimum_bytes_per_second: int = Field(
+        1024,
+        ge=0,
+        le=1 << 20,
+        description="A sender is aborted (too_slow; a STOW-RS request is answered 408) if less than this comes of a message for twice "
+        "network_timeout_seconds, and yet something; 0: only silence ends it.",
+    )
     reserve_bytes: int = Field(2 << 30, ge=0, description="Free disk space that is never used: below it C-STORE is answered 0xA700.")
     reject_bytes: int | None = Field(
         None, ge=0, description="Below this much free disk space new associations are rejected (2,3,2). Default: twice reserve_bytes."

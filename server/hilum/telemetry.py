@@ -32,7 +32,9 @@ INSTANCES_REFUSED = Counter(
     "hilum_instances_refused_total", "C-STORE requests, and parts of STOW-RS, answered with a failure status.", ["status"]
 )
 RECEIVED_BYTES = Counter("hilum_received_bytes_total", "Bytes of data sets made durable.")
-ASSOCIATIONS = Counter("hilum_associations_total", "Associations by outcome.", ["outcome"])
+ASSOCIATIONS = Counter(
+    "hilum_associations_total", "Associations by outcome; too_slow: aborted for receive.minimum_bytes_per_second.", ["outcome"]
+)
 ASSOCIATIONS_OPEN = Gauge("hilum_associations_open", "Associations open now.", multiprocess_mode="livesum")
 RECEIVE_SECONDS = Histogram("hilum_receive_seconds", "First byte of a data set to its C-STORE response.", buckets=_STAGE_BUCKETS)
 INDEX_SECONDS = Histogram("hilum_index_seconds", "C-STORE response to the instance's row in the ledger.", buckets=_STAGE_BUCKETS)

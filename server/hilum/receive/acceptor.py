@@ -19,10 +19,11 @@ from pynetdicom.presentation import build_context
 from hilum import telemetry, tracing
 from hilum.dimse import pdu
 from hilum.receive import policy
-from hilum.receive.account import Account, printable
+from hilum.receive.account import TOO_SLOW, Account, printable
 from hilum.receive.advice import NotAccepted, advise
 from hilum.receive.commitment import Commitment
 from hilum.receive.door import Door
+from hilum.receive.dripping import Dripping
 from hilum.receive.handover import Handover
 from hilum.receive.prompt_answer import PromptAnswer
 from hilum.receive.storage import Storage
@@ -49,6 +50,7 @@ class Acceptor:
         self._commitment = Commitment(assoc, self._account, door.desk, lambda: self._storage.is_busy)
         self._handover = Handover(assoc, is_wanted=door.is_streaming)
         self._streamed: StreamedAssociation | None = None
+        self._dripping = Dripping(door.settings)
         self._terms = door.policy.terms("")
         self._is_closed = False
         for event, handler in (
@@ -161,6 +163,8 @@ class Acceptor:
             self.assoc.join(_ESTABLISHED_LOOK_SECONDS if self.assoc.is_established else _LOOK_SECONDS)
             if self._is_unreadable:
                 self._abort_unreadable()
+            if self.assoc.is_established and self._is_dripping:
+                self._abort_dripping()
             if self._is_over:
                 over_since = over_since or time.monotonic()
                 self._make_end(time.monotonic() - over_since)
@@ -181,14 +185,39 @@ class Acceptor:
         self._is_closed = True
         self.assoc.dul.to_user_queue.put(None)
 
+    @property
+    def _is_dripping(self) -> bool:
+        receiver = self._streamed or self._storage
+        sock = self._socket
+        return sock is not None and self._dripping.is_found(sock, receiver.whole_messages)
+
+    def _abort_dripping(self) -> None:
+        self._account.slowness_advice = self._dripping.advice
+        if self._streamed is not None:
+            self._streamed.give_up()
+            return
+        self._account.abort_reason = TOO_SLOW
+        if type(self._socket) is socket.socket:  # under TLS another thread reads, and nobody may write beside it
+            self._say(pdu.user_abort())
+        self.cut()
+
     def _abort_by_provider(self) -> None:
         """Past pynetdicom, which says of every abort before the acceptance that it is the user's (PS3.8 9.3.8)."""
         self._account.abort_reason = "protocol_error"
         self.assoc.is_aborted = True
-        if (wrapped := self.assoc.dul.socket) is not None and (sock := wrapped.socket) is not None:
-            with contextlib.suppress(OSError):
-                sock.sendall(pdu.provider_abort(Reason.INVALID_PARAMETER))
+        self._say(pdu.provider_abort(Reason.INVALID_PARAMETER))
         self.cut()
+
+    def _say(self, last: bytes) -> None:
+        """Past pynetdicom."""
+        if (sock := self._socket) is not None:
+            with contextlib.suppress(OSError):
+                sock.sendall(last)
+
+    @property
+    def _socket(self) -> socket.socket | None:
+        wrapped = self.assoc.dul.socket
+        return None if wrapped is None else wrapped.socket
 
     def _make_end(self, seconds: float) -> None:
         if self._is_closed:
@@ -208,7 +237,7 @@ class Acceptor:
 
     def cut(self) -> None:
         """Close the connection hard; pynetdicom's threads notice."""
-        if (wrapped := self.assoc.dul.socket) is not None and (sock := wrapped.socket) is not None:
+        if (sock := self._socket) is not None:
             with contextlib.suppress(OSError):
                 shut_down(sock, socket.SHUT_RDWR)
 
@@ -217,7 +246,9 @@ class Acceptor:
             telemetry.ASSOCIATIONS_OPEN.dec()
         if (outcome := self._account.outcome(is_released=self.assoc.is_released)) is None:
             return
-        telemetry.ASSOCIATIONS.labels(outcome=outcome).inc()
+        if self._account.is_too_slow:
+            _log.warning("sender_too_slow", advice="GET /api/v1/associations names it; receive.minimum_bytes_per_second is the limit")
+        telemetry.ASSOCIATIONS.labels(outcome=TOO_SLOW if self._account.is_too_slow else outcome).inc()
         if self._account.shown is not None:
             counts = {"stored": self._account.stored, "refused": self._account.refused}
             titles = {"calling_ae_title": self._account.calling_ae_title, "called_ae_title": self._account.called_ae_title}

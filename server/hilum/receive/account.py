@@ -13,6 +13,8 @@ from hilum.receive.terms import STORAGE_SOP_CLASSES
 
 _NOT_DICOM = "It sent something that is not an A-ASSOCIATE-RQ. Check that the sender speaks DICOM to this port, without TLS."
 
+TOO_SLOW = "too_slow"
+
 
 @dataclass(slots=True)
 class Account:
@@ -36,7 +38,13 @@ class Account:
     last_refusal: Answer | None = None
     commitment_refusal: Answer | None = None
     abort_reason: str | None = None
+    slowness_advice: str | None = None
     shown: tracing.Association | None = None  # in the traces of its studies
+
+    @property
+    def is_too_slow(self) -> bool:
+        """Whether it was aborted for that."""
+        return self.abort_reason == TOO_SLOW
 
     def outcome(self, *, is_released: bool) -> str | None:
         """How it ended. None: a connection that asked for nothing, as the health check of a load balancer makes them."""
@@ -88,6 +96,8 @@ class Account:
             parts.append(f"{self.refused} C-STORE refused, the last with {last.label}: {last.comment}.")
         if (asked := self.commitment_refusal) is not None:
             parts.append(f"Storage commitment refused, the last with {asked.label}: {asked.comment}.")
+        if self.is_too_slow:
+            parts.append(self.slowness_advice)
         return " ".join(part for part in parts if part) or None
 
 

@@ -33,6 +33,7 @@ class Storage:
         self._maximum_object_bytes = maximum_object_bytes
         self._message_began = time.monotonic()
         self._storing = threading.Event()
+        self.whole_messages = 0
 
     @property
     def is_busy(self) -> bool:
@@ -83,6 +84,7 @@ class Storage:
 
     def message_received(self, event: Event) -> None:
         """EVT_DIMSE_RECV: answer a command that lacks what pynetdicom needs; it would ignore the one and abort for the other."""
+        self.whole_messages += 1
         if isinstance(event.message, C_STORE_RQ) and (problem := _problem(event.message.command_set)) is not None:
             self._refuse_command(event.message, problem)
 

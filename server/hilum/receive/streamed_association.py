@@ -39,6 +39,15 @@ class StreamedAssociation:
             _log.exception("association_failed")
             return End.PROTOCOL_ERROR
 
+    @property
+    def whole_messages(self) -> int:
+        """So many requests have come to their end."""
+        return self._loop.whole_messages
+
+    def give_up(self) -> None:
+        """Abort a peer that drips, from another thread."""
+        self._loop.give_up()
+
     def wake_if_idle(self) -> None:
         """At the end of the process, from another thread."""
         self._loop.wake_if_idle()

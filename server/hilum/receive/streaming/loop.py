@@ -27,6 +27,7 @@ class End(StrEnum):
     ABORTED_BY_PEER = "aborted_by_peer"
     PROTOCOL_ERROR = "protocol_error"
     TIMED_OUT = "aborted_here"
+    TOO_SLOW = "too_slow"
     SHUTDOWN = "shutdown"
     LOST = "connection_lost"
 
@@ -48,6 +49,7 @@ class Loop:
         self._connection = Connection(sock)
         self._messages = Messages(self._connection, contexts, provider, maximum_pdu_bytes)
         self._last = b""
+        self._is_given_up = False
 
     def run(self) -> End:
         """Until the association is over; `close` comes next."""
@@ -58,7 +60,7 @@ class Loop:
         except (BlockingIOError, TimeoutError):
             return self._finish(End.TIMED_OUT, pdu.user_abort())
         except OSError:
-            return self._finish(End.SHUTDOWN, pdu.user_abort()) if self._is_to_end else End.LOST
+            return self._lost()
         finally:
             self._messages.close()
 
@@ -69,9 +71,22 @@ class Loop:
     def wake_if_idle(self) -> None:
         """From another thread, when `closing` is set: end the wait for a next message, but no message in progress."""
         if not self._messages.is_busy:
-            with contextlib.suppress(OSError):  # it is over already
-                # As a plain socket: an SSLSocket's own method would take TLS away under the thread that receives.
-                socket.socket.shutdown(self._sock, socket.SHUT_RD)
+            self._wake()
+
+    def give_up(self) -> None:
+        """From another thread: abort a peer that drips, inside a message, too."""
+        self._is_given_up = True
+        self._wake()
+
+    def _wake(self) -> None:
+        with contextlib.suppress(OSError):  # it is over already
+            # As a plain socket: an SSLSocket's own method would take TLS away under the thread that receives.
+            socket.socket.shutdown(self._sock, socket.SHUT_RD)
+
+    @property
+    def whole_messages(self) -> int:
+        """So many requests have come to their end."""
+        return self._messages.whole
 
     @property
     def _is_to_end(self) -> bool:
@@ -108,6 +123,12 @@ class Loop:
         if kind == pdu.ABORT:
             return End.ABORTED_BY_PEER
         return self._finish(End.RELEASED, pdu.RELEASED)
+
+    def _lost(self) -> End:
+        """No more can be read: we have seen to that ourselves, or the peer is gone."""
+        if self._is_given_up:
+            return self._finish(End.TOO_SLOW, pdu.user_abort())
+        return self._finish(End.SHUTDOWN, pdu.user_abort()) if self._is_to_end else End.LOST
 
     def _finish(self, end: End, last: bytes) -> End:
         self._last = last

@@ -25,6 +25,7 @@ class Messages:
         self._request: Command | None = None
         self._incoming: Incoming | None = None
         self._pieces: list[memoryview] = []
+        self.whole = 0  # so many have come to their end
         connection.release = self._hand_on
 
     @property
@@ -71,6 +72,7 @@ class Messages:
 
     def _begin(self, context_id: int, request: Command) -> None:
         if request.field == command_set.C_CANCEL_RQ:  # PS3.7 9.3.2.3: it has no response, and there is nothing to cancel
+            self.whole += 1
             self._forget()
             return
         if request.message_id is None or request.field & command_set.IS_RESPONSE:
@@ -88,6 +90,7 @@ class Messages:
         self._pieces = []
 
     def _end(self, context_id: int) -> None:
+        self.whole += 1
         self._hand_on()
         if self._request is not None:
             self._connection.send(command.p_data(context_id, self._answer(self._request), self._maximum_pdu_bytes))

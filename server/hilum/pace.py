@@ -1,0 +1,32 @@
+"""How slowly somebody may send: a byte now and then is never silence, and would keep a place and half an object for ever."""
+
+from __future__ import annotations
+
+
+class Pace:
+    """Judges a sender from time to time: too slow is two windows one after the other with something in them, and too little.
+
+    Two, because a sender may pause within one for nearly as long as silence is borne. A window with nothing is silence, or the time
+    in which we answer: neither is judged here.
+    """
+
+    def __init__(self, minimum_bytes_per_second: int, window_seconds: float) -> None:
+        self._minimum, self._window_seconds = minimum_bytes_per_second, window_seconds
+        self._whole = 0
+        self._began, self._bytes_before, self._slow_windows = float("-inf"), 0, 0
+
+    def is_too_slow(self, now: float, received_bytes: int, whole: int = 0) -> bool:
+        """At a moment in seconds, when so many bytes, and so many messages as a whole, have come since the beginning."""
+        if whole != self._whole or self._began == float("-inf"):
+            self._whole = whole
+            self.begin_anew(now, received_bytes)
+        elif (seconds := now - self._began) >= self._window_seconds:
+            came = received_bytes - self._bytes_before
+            slow_windows = self._slow_windows + 1 if 0 < came < self._minimum * seconds else 0
+            self.begin_anew(now, received_bytes)
+            self._slow_windows = slow_windows
+        return self._slow_windows >= 2
+
+    def begin_anew(self, now: float, received_bytes: int) -> None:
+        """Forget what was: a message is whole, or it was not the sender who made us wait."""
+        self._began, self._bytes_before, self._slow_windows = now, received_bytes, 0

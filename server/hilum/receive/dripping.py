@@ -1,0 +1,66 @@
+"""A sender that drips, told from one that is slow, silent, or kept waiting by us.
+
+The kernel has counted what came, so that receiving costs nothing, whoever reads: compiled code, Python or pynetdicom, under TLS or not.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+import sys
+import termios
+import time
+from typing import Final
+
+from hilum.pace import Pace
+from hilum.settings import Receive
+
+_INFO_BYTES: Final = 136  # of struct tcp_info (linux/tcp.h), up to tcpi_bytes_received
+_RECEIVED_AT: Final = 128
+
+
+class Dripping:
+    """Of one association; looked for from time to time, on one thread."""
+
+    def __init__(self, settings: Receive) -> None:
+        minimum, seconds = settings.minimum_bytes_per_second, settings.network_timeout_seconds
+        self._pace = Pace(minimum, seconds)
+        self._is_wanted = minimum > 0
+        self._taken_bytes = -1
+        self.advice = (
+            f"It sent less than {minimum} bytes a second of a message for {2 * seconds:g} s: see to the network or to the sender, and send "
+            "again; receive.minimum_bytes_per_second is the limit."
+        )
+
+    def is_found(self, connection: socket.socket, whole: int) -> bool:
+        """Whether it is too slow, of whom so many messages have come as a whole. TLS is counted as it is on the wire."""
+        if not self._is_wanted:
+            return False
+        try:
+            received, unread = _received_bytes(connection), _unread_bytes(connection)
+        except (OSError, ValueError):  # closed meanwhile
+            return False
+        if received is None:
+            return False
+        now, taken_before, self._taken_bytes = time.monotonic(), self._taken_bytes, received - unread
+        if unread and self._taken_bytes == taken_before:  # the sender waits for us, for the disk as a rule
+            self._pace.begin_anew(now, received)
+            return False
+        return self._pace.is_too_slow(now, received, whole)
+
+
+def _received_bytes(connection: socket.socket) -> int | None:
+    """Since the beginning; None: this kernel does not count them. Raises OSError."""
+    if sys.platform != "linux":
+        return None
+    info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+    if len(info) < _INFO_BYTES:
+        return None
+    # Something has come, its A-ASSOCIATE-RQ at least.
+    return int(struct.unpack_from("=Q", info, _RECEIVED_AT)[0]) or None
+
+
+def _unread_bytes(connection: socket.socket) -> int:
+    """What has come, and nobody has taken yet. Raises OSError, and ValueError where it is closed."""
+    return int(struct.unpack("=i", fcntl.ioctl(connection.fileno(), termios.FIONREAD, bytes(4)))[0])
