@@ -666,7 +666,7 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class AssociationRecord:
-    """Who sent what, what was refused and what the sender should change. A row for each refusal on the wire."""
+    """Who sent what, what was refused and what the sender should change. A row for each refusal on the wire, by STOW-RS, too."""
 
     started_at: float
     ended_at: float

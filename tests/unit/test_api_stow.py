@@ -18,7 +18,8 @@ from starlette.exceptions import HTTPException
 from hilum.api.app import create_app
 from hilum.api.parts import Parts
 from hilum.api.serve import serve_api
-from hilum.api.stow import Stowed, _take
+from hilum.api.stow import _take
+from hilum.api.stow_store import Stowed
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
@@ -41,23 +42,30 @@ class SlowStore:
     def __init__(self) -> None:
         self.go_on = threading.Event()
 
+    def open(self, _peer: str) -> SlowVisit:
+        return SlowVisit()
+
+    def close(self, _stowed: Sequence[Stowed]) -> None:
+        assert self.go_on.wait(60)
+
+
+class SlowVisit:
+    """One part is as good as another."""
+
     def refusal(self) -> str | None:
         return None
 
-    def begin(self, _study: str | None, _peer: str) -> SlowStore:
+    def begin(self, _study: str | None) -> SlowVisit:
         return self
 
     def write(self, _piece: bytes) -> None:
         pass
 
-    def end(self) -> Stowed:
+    def end(self, *_: object) -> Stowed:
         return Outcome("1.2", "1.3", "1.4")
 
     def abandon(self) -> None:
         pass
-
-    def close(self, _stowed: Sequence[Stowed]) -> None:
-        assert self.go_on.wait(60)
 
 
 async def ask(app: object, store: SlowStore) -> list[int]:
@@ -80,9 +88,9 @@ def test_requests_that_wait_for_the_ledger_leave_threads_for_others(tmp_path: Pa
 
 
 @contextlib.contextmanager
-def served(folder: Path, stop: threading.Event, network_timeout_seconds: float) -> Iterator[tuple[int, Archive]]:
+def served(folder: Path, stop: threading.Event, network_timeout_seconds: float, token: str = "") -> Iterator[tuple[int, Archive]]:
     """A real web server on a real archive: its port. It gives requests a second at its end."""
-    settings = settings_for(folder, network_timeout_seconds=network_timeout_seconds)
+    settings = settings_for(folder, token=token, network_timeout_seconds=network_timeout_seconds)
     migrate(settings.ledger_url)
     ledger, views = Ledger(settings.ledger_url), LedgerViews(settings.ledger_url)
     with socket.create_server(("127.0.0.1", 0)) as listening, stow_store(settings, ledger, views, threading.Event()) as store:
@@ -96,6 +104,20 @@ def served(folder: Path, stop: threading.Event, network_timeout_seconds: float) 
             serving.join()
     views.close()
     ledger.close()
+
+
+def test_a_sender_that_drips_is_told_so_and_leaves_nothing(tmp_path: Path) -> None:
+    with served(tmp_path, threading.Event(), 2.0) as (port, archive), begin(port) as sender:
+        wait_for(lambda: list(unindexed(archive)), what="half of the object")
+        sender.settimeout(0.25)
+        answer = b""
+        while not answer:
+            with contextlib.suppress(TimeoutError):
+                sender.sendall(b"x")
+                answer = sender.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"receive.minimum_bytes_per_second" in answer
+        wait_for(lambda: not list(unindexed(archive)), what="an archive without half of an object")
 
 
 def begin(port: int) -> socket.socket:

@@ -55,7 +55,7 @@ def encoded(dataset: Dataset) -> bytes:
 
 
 def put(store: StowStore, content: bytes, piece: int = 100_000) -> Outcome:
-    part = store.begin(None, "10.0.0.7")
+    part = store.open("10.0.0.7").begin(None)
     for start in range(0, len(content), piece):
         part.write(content[start : start + piece])
     return part.end()
@@ -90,8 +90,8 @@ def test_a_part_that_may_come_again_is_said_so() -> None:
 
 def test_while_the_archive_is_a_dead_mount_nothing_can_be_taken(store: StowStore, settings: Settings) -> None:
     with dead_disk(settings.archive_dir):
-        assert "Transport endpoint is not connected" in (store.refusal() or "")
-    assert store.refusal() is None
+        assert "Transport endpoint is not connected" in (store.open("10.0.0.7").refusal() or "")
+    assert store.open("10.0.0.7").refusal() is None
 
 
 def test_a_part_that_does_not_say_its_transfer_syntax_is_refused(store: StowStore) -> None:

@@ -20,7 +20,7 @@ from hilum.store.rollout_rules import Order
 from hilum.store.views import LedgerViews
 
 if TYPE_CHECKING:
-    from hilum.api.stow import Store
+    from hilum.api.stow_store import Store
 
 
 class Requeue(Protocol):

@@ -6,88 +6,33 @@ Streamed: a part is written while it comes in, and no more than a piece of it is
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from enum import Enum, auto
-from typing import Annotated, Any, Final, Protocol, TypeVar
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated, Any, Final, TypeVar
 
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 from python_multipart.exceptions import FormParserError
-from python_multipart.multipart import MultipartParser, parse_options_header
+from python_multipart.multipart import parse_options_header
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from hilum.api.fields import StudyUid
 from hilum.api.parts import Parts, PartsHere
 from hilum.api.problems import documented
+from hilum.api.stow_body import Events, Mark, chunks
+from hilum.api.stow_store import Part, Store, Stowed, Visit, VisitedRoute
+from hilum.settings import Receive
 
 PREFIX: Final = "/dicom-web"
 MEDIA_TYPE: Final = "application/dicom+json"
-router = APIRouter(prefix=PREFIX, tags=["Store"])
+router = APIRouter(prefix=PREFIX, tags=["Store"], route_class=VisitedRoute)
 
-_PIECE_BYTES: Final = 1 << 20
-_PREAMBLE_BYTES: Final = 64 << 10  # text for people whose programs know no multipart; real ones are a line
 # Of their own: requests that wait for disk or ledger must not take the threads in which pages and health are answered.
 _THREADS: Final = CapacityLimiter(16)
 _T = TypeVar("_T")
-
-
-class Stowed(Protocol):
-    """What became of one part. `failure`: a status of PS3.4 B.2.3 that became a Failure Reason (PS3.18 I.2.2), None: it is stored."""
-
-    @property
-    def sop_class_uid(self) -> str:
-        """Empty: it did not say."""
-
-    @property
-    def sop_instance_uid(self) -> str:
-        """Empty: it did not say."""
-
-    @property
-    def study_instance_uid(self) -> str:
-        """Of an image that is stored; else empty."""
-
-    @property
-    def failure(self) -> int | None:
-        """The reason."""
-
-    @property
-    def comment(self) -> str:
-        """What the sender should change."""
-
-    @property
-    def is_transient(self) -> bool:
-        """Whether the same part may be taken later."""
-
-
-class Part(Protocol):
-    """Takes one part. Nothing is raised for what is in it."""
-
-    def write(self, piece: bytes) -> None:
-        """The next bytes."""
-
-    def end(self) -> Stowed:
-        """There are no more: the object is durable, or refused."""
-
-    def abandon(self) -> None:
-        """The request has ended within it."""
-
-
-class Store(Protocol):
-    """Where parts go. All methods block."""
-
-    def refusal(self) -> str | None:
-        """Why nothing can be taken now, or None."""
-
-    def begin(self, study_instance_uid: str | None, peer_address: str) -> Part:
-        """A new part; it must belong to the study, where one is given."""
-
-    def close(self, stowed: Sequence[Stowed]) -> None:
-        """The request is over, and so are its studies: their images are all there."""
 
 
 def _store(parts: PartsHere) -> Store:
@@ -121,17 +66,17 @@ async def store_instances_of_study(request: Request, parts: PartsHere, store: St
 
 async def _stored(request: Request, parts: Parts, store: Store, study: str | None) -> JSONResponse:
     try:
-        return await _store_parts(request, parts.settings.receive.network_timeout_seconds, store, study)
+        return await _store_parts(request, parts.settings.receive, store, study)
     except asyncio.CancelledError:  # by the web server at its end; it would log a traceback, and the sender hear nothing
         raise HTTPException(503, "The server stops; send the request again.", {"Retry-After": "10"}) from None
 
 
-async def _store_parts(request: Request, seconds: float, store: Store, study: str | None) -> JSONResponse:
+async def _store_parts(request: Request, settings: Receive, store: Store, study: str | None) -> JSONResponse:
     boundary = _boundary(request)
-    if (reason := await _in_thread(store.refusal)) is not None:
+    visit: Visit = request.state.visit
+    if (reason := await _in_thread(visit.refusal)) is not None:
         raise HTTPException(503, reason, {"Retry-After": "10"})
-    peer = request.client.host if request.client else ""
-    stowed = await _take(_chunks(request.stream(), seconds), boundary, lambda: store.begin(study, peer))
+    stowed = await _take(chunks(request.stream(), settings), boundary, lambda: visit.begin(study))
     if not stowed:
         raise HTTPException(400, "The request holds no part.")
     await _in_thread(store.close, stowed)
@@ -154,31 +99,17 @@ def _boundary(request: Request) -> bytes:
     return options[b"boundary"]
 
 
-async def _chunks(stream: AsyncIterator[bytes], seconds: float) -> AsyncIterator[bytes]:
-    """Raises 408 if the next one does not come in time."""
-    while True:
-        try:
-            async with asyncio.timeout(seconds):
-                chunk = await anext(stream, None)
-        except TimeoutError as error:
-            detail = f"Nothing more came for {seconds:g} s (receive.network_timeout_seconds); complete parts before that are stored."
-            raise HTTPException(408, detail, {"Connection": "close"}) from error
-        if chunk is None:
-            return
-        yield chunk
-
-
 async def _take(stream: AsyncIterator[bytes], boundary: bytes, begin: Callable[[], Part]) -> list[Stowed]:
     """All parts, one after the other."""
     part: _OneStepAtATime | None = None
     stowed: list[Stowed] = []
     try:
-        events = _Events(boundary)
+        events = Events(boundary)
         async for chunk in stream:
             for event in events.of(chunk):
-                if event is _Mark.BEGIN:
+                if event is Mark.BEGIN:
                     part = _OneStepAtATime(await _in_thread(begin))
-                elif part is not None and event is _Mark.END:
+                elif part is not None and event is Mark.END:
                     stowed.append(await _in_thread(part.end))
                     part = None
                 elif part is not None and isinstance(event, bytes):
@@ -235,74 +166,6 @@ class _OneStepAtATime:
             if self._is_abandoned:
                 raise ClientDisconnect  # nobody waits for it
             return step(*arguments)
-
-
-class _Mark(Enum):
-    BEGIN = auto()
-    END = auto()
-
-
-class _Events:
-    """Chunks of a body to what they hold: the beginning of a part, pieces of it, its end. Small chunks are gathered.
-
-    What is before the first delimiter is ignored (RFC 2046 5.1.1), of which the parser knows nothing.
-    """
-
-    def __init__(self, boundary: bytes) -> None:
-        """Raises FormParserError."""
-        self._first = re.compile(rb"(?:\A[\r\n]*|\r\n)(--%b)(?=\r\n|--)" % re.escape(boundary))
-        self._reach = len(boundary) + 6  # what of a delimiter may lie in chunks before
-        self._preamble: bytearray | None = bytearray()
-        self._found: list[bytes | _Mark] = []
-        self._piece = bytearray()
-        self.is_complete = False
-        callbacks: dict[str, Callable[..., None]] = {
-            "on_part_begin": lambda: self._found.append(_Mark.BEGIN),
-            "on_part_data": self._data,
-            "on_part_end": self._part_end,
-            "on_end": self._end,
-        }
-        self._parser = MultipartParser(boundary, callbacks)  # type: ignore[arg-type]  # its types are a TypedDict of the same
-
-    def of(self, chunk: bytes) -> Iterator[bytes | _Mark]:
-        """Raises FormParserError."""
-        if self._preamble is not None:
-            chunk = self._without_preamble(self._preamble, chunk)
-        self._parser.write(chunk)
-        if len(self._piece) >= _PIECE_BYTES:
-            self._flush()
-        found, self._found = self._found, []
-        return iter(found)
-
-    def require_beginning(self) -> None:
-        """At the end of the body. Raises FormParserError."""
-        if self._preamble:
-            raise FormParserError("no part begins with it")
-
-    def _without_preamble(self, preamble: bytearray, chunk: bytes) -> bytes:
-        looked_at = max(0, len(preamble) - self._reach)
-        preamble += chunk
-        if (found := self._first.search(preamble, looked_at)) is not None:
-            self._preamble = None
-            return bytes(preamble[found.start(1) :])
-        if len(preamble) > _PREAMBLE_BYTES:
-            raise FormParserError("no part begins with it in the first 64 KiB")
-        return b""
-
-    def _data(self, data: bytes, start: int, end: int) -> None:
-        self._piece += memoryview(data)[start:end]
-
-    def _flush(self) -> None:
-        if self._piece:
-            self._found.append(bytes(self._piece))
-            self._piece.clear()
-
-    def _part_end(self) -> None:
-        self._flush()
-        self._found.append(_Mark.END)
-
-    def _end(self) -> None:
-        self.is_complete = True
 
 
 def _answer(stowed: list[Stowed]) -> JSONResponse:

@@ -13,7 +13,16 @@ from hilum.receive.terms import STORAGE_SOP_CLASSES
 
 _NOT_DICOM = "It sent something that is not an A-ASSOCIATE-RQ. Check that the sender speaks DICOM to this port, without TLS."
 
+_DETAIL_LENGTH = 400
 TOO_SLOW = "too_slow"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpProblem:
+    """A STOW-RS request that was refused as a whole, or ended before its end: its status, and what the sender should change."""
+
+    status: int
+    detail: str
 
 
 @dataclass(slots=True)
@@ -40,6 +49,8 @@ class Account:
     abort_reason: str | None = None
     slowness_advice: str | None = None
     shown: tracing.Association | None = None  # in the traces of its studies
+    http_problem: HttpProblem | None = None
+    requests: str = "C-STORE"  # what is counted as refused
 
     @property
     def is_too_slow(self) -> bool:
@@ -73,10 +84,10 @@ class Account:
     def _reason(self, outcome: str) -> str | None:
         if self.rejection is not None:
             return self.rejection.reason
-        if self.last_refusal is not None:
-            return self.last_refusal.label
-        if self.commitment_refusal is not None:
-            return self.commitment_refusal.label
+        if self.http_problem is not None:
+            return f"http_{self.http_problem.status}"
+        if (refusal := self.last_refusal or self.commitment_refusal) is not None:
+            return refusal.label
         if self.not_accepted and not self.accepted.intersection(STORAGE_SOP_CLASSES):
             is_unknown = any(not item.is_known for item in self.not_accepted)
             return "sop_class_not_accepted" if is_unknown else "transfer_syntax_not_accepted"
@@ -92,13 +103,20 @@ class Account:
         if self.is_nonsense and not self.is_requested:
             return _NOT_DICOM
         parts = [self.advice_on_contexts]
+        if (problem := self.http_problem) is not None:
+            parts.append(f"STOW-RS answered {problem.status}: {_plain(problem.detail)}")
         if (last := self.last_refusal) is not None:
-            parts.append(f"{self.refused} C-STORE refused, the last with {last.label}: {last.comment}.")
+            parts.append(f"{self.refused} {self.requests} refused, the last with {last.label}: {last.comment}.")
         if (asked := self.commitment_refusal) is not None:
             parts.append(f"Storage commitment refused, the last with {asked.label}: {asked.comment}.")
         if self.is_too_slow:
             parts.append(self.slowness_advice)
         return " ".join(part for part in parts if part) or None
+
+
+def _plain(detail: str) -> str:
+    """As a database takes it: what a parser says may quote what was sent."""
+    return "".join(character if character.isprintable() else "?" for character in detail)[:_DETAIL_LENGTH]
 
 
 def printable(ae_title: str) -> str:

@@ -21,11 +21,15 @@ class Verdicts:
 
     def taken(self, taken: Taken, began: float) -> None:
         """An object is acknowledged; `began`, monotonic: the first byte of its message."""
+        self.count(taken)
+        telemetry.RECEIVE_SECONDS.observe(time.monotonic() - began)
+
+    def count(self, taken: Taken) -> None:
+        """The same without its time."""
         if taken is Taken.OWN_DOCUMENT:
             self._account.own_documents += 1
         else:
             self._account.stored += 1
-        telemetry.RECEIVE_SECONDS.observe(time.monotonic() - began)
 
     def failed(self, error: Exception) -> Answer:
         """What goes on the wire for whatever went wrong."""

@@ -13,10 +13,11 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from hilum import telemetry
-from hilum.api.stow import Stowed
+from hilum.api.stow_store import Stowed
 from hilum.errors import ConfigurationError, Retry
 from hilum.receive import file_meta
-from hilum.receive.account import Account
+from hilum.receive.account import Account, HttpProblem
+from hilum.receive.account_book import AccountBook
 from hilum.receive.arriving import Arriving
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import Header
@@ -35,12 +36,13 @@ _ROWS_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.05
 _ROWS_AT_ONCE: Final = 1000  # a database bounds what one query may name
 _FLUSH_SECONDS: Final = 8.0
+_ACCOUNTS_SECONDS: Final = 3.0
 log = telemetry.logger("receive")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one part; see `api.stow.Stowed`."""
+    """What became of one part; see `api.stow_store.Stowed`."""
 
     sop_class_uid: str
     sop_instance_uid: str
@@ -63,33 +65,36 @@ def stow_store(
         if not is_ours:
             raise ConfigurationError([f"archive: another web process named {archive.process} uses {settings.archive_dir}."])
         titles = settings.stow.calling_ae_title, settings.stow.called_ae_title or settings.receive.ae_titles[0]
-        with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception:
-            yield StowStore(titles, reception, Watermarks(settings.receive, archive, views), ledger, views, rows_seconds)
+        accounts = AccountBook(ledger)
+        accounts.start()
+        try:
+            with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception:
+                door = StowDoor(titles, reception, Watermarks(settings.receive, archive, views), accounts)
+                yield StowStore(door, ledger, views, rows_seconds)
+        finally:
+            accounts.stop(_ACCOUNTS_SECONDS)
+
+
+@dataclass(frozen=True, slots=True)
+class StowDoor:
+    """What all requests share. `titles`: the Calling and the Called AE Title that objects, and refusals, are recorded with."""
+
+    titles: tuple[str, str]
+    reception: Reception
+    watermarks: Watermarks
+    accounts: AccountBook
 
 
 class StowStore:
-    """See `api.stow.Store`. `titles`: the Calling and the Called AE Title that objects are recorded with."""
+    """See `api.stow_store.Store`."""
 
-    def __init__(
-        self,
-        titles: tuple[str, str],
-        reception: Reception,
-        watermarks: Watermarks,
-        ledger: Ledger,
-        views: LedgerViews,
-        rows_seconds: float,
-    ) -> None:
-        self._titles, self._reception, self._watermarks, self._rows_seconds = titles, reception, watermarks, rows_seconds
+    def __init__(self, door: StowDoor, ledger: Ledger, views: LedgerViews, rows_seconds: float) -> None:
+        self._door, self._rows_seconds = door, rows_seconds
         self._ledger, self._views = ledger, views
 
-    def refusal(self) -> str | None:
-        """Why nothing can be taken now, or None."""
-        rejection = self._watermarks.rejection()
-        return None if rejection is None else rejection.advice
-
-    def begin(self, study_instance_uid: str | None, peer_address: str) -> StowPart:
-        """A new part."""
-        return StowPart(self._reception, study_instance_uid, self._titles, peer_address)
+    def open(self, peer_address: str) -> StowVisit:
+        """A request."""
+        return StowVisit(self._door, peer_address)
 
     def close(self, stowed: Sequence[Stowed]) -> None:
         """End the quiet period of each study as soon as its images have their rows; if that takes too long, it runs on by itself."""
@@ -111,18 +116,48 @@ class StowStore:
             time.sleep(_LOOK_SECONDS)
 
 
-class StowPart:
-    """See `api.stow.Part`."""
+class StowVisit:
+    """See `api.stow_store.Visit`."""
 
-    def __init__(self, reception: Reception, study: str | None, titles: tuple[str, str], peer_address: str) -> None:
-        self._reception, self._study, self._titles, self._peer = reception, study, titles, peer_address
+    def __init__(self, door: StowDoor, peer_address: str) -> None:
+        self._door, self._is_admitted = door, False
+        self._account = Account(peer_address, time.time(), *door.titles, requests="part(s) of a STOW-RS request")
+
+    def refusal(self) -> str | None:
+        """Why nothing can be taken now, or None."""
+        self._account.rejection = rejection = self._door.watermarks.rejection()
+        self._is_admitted = rejection is None
+        return None if rejection is None else rejection.advice
+
+    def begin(self, study_instance_uid: str | None) -> StowPart:
+        """A new part."""
+        return StowPart(self._door.reception, study_instance_uid, self._account)
+
+    def end(self, status: int, detail: str) -> None:
+        """A row for what was refused, written soon. Of what was all taken there is none: its images have theirs."""
+        account = self._account
+        if detail:
+            account.http_problem = HttpProblem(status, detail)
+        elif not account.refused:
+            return
+        outcome = "rejected" if not self._is_admitted else "aborted" if detail else "released"
+        if outcome == "aborted":
+            log.warning("request_aborted", status=status, advice="GET /api/v1/associations names the sender, and what it should change")
+        self._door.accounts.put(account.record(outcome, time.time()))
+
+
+class StowPart:
+    """See `api.stow_store.Part`."""
+
+    def __init__(self, reception: Reception, study: str | None, account: Account) -> None:
+        self._reception, self._study, self._account = reception, study, account
         self._beginning = bytearray()
         self._meta: FileMeta | None = None
         self._arriving: Arriving | None = None
         self._found_study = ""
         self._taken = Taken.IMAGE
         self._error: Refusal | OSError | None = None
-        self._verdicts = Verdicts(Account(peer_address, time.time()))
+        self._verdicts = Verdicts(account)
 
     def write(self, piece: bytes) -> None:
         """The next bytes; after an error they are let go."""
@@ -135,6 +170,7 @@ class StowPart:
         meta = self._meta
         names = (meta.sop_class_uid, meta.sop_instance_uid) if meta is not None else ("", "")
         if self._error is None:
+            self._verdicts.count(self._taken)
             return Outcome(*names, self._found_study if self._taken is Taken.IMAGE else "")
         failure = self._verdicts.failed(self._error)
         is_transient = isinstance(self._error, OutOfResources | OSError) and not isinstance(self._error, TooLarge)
@@ -172,7 +208,9 @@ class StowPart:
     def _begin(self, *, is_end: bool) -> None:
         """As soon as the File Meta Information is there."""
         try:
-            self._meta, start = file_meta.decode_of_others(bytes(self._beginning), *self._titles, self._peer)
+            account = self._account
+            titles = account.calling_ae_title, account.called_ae_title
+            self._meta, start = file_meta.decode_of_others(bytes(self._beginning), *titles, account.peer_address)
         except CannotUnderstand:
             if is_end or len(self._beginning) > file_meta.MAXIMUM_BYTES:
                 raise

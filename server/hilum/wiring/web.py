@@ -17,7 +17,7 @@ from hilum.api.app import create_app
 from hilum.api.parts import Parts
 from hilum.api.readiness import ROLES, Role
 from hilum.api.serve import serve_api
-from hilum.api.stow import Store
+from hilum.api.stow_store import Store
 from hilum.settings import Settings
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts import Rollouts

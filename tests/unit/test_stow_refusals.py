@@ -1,0 +1,125 @@
+"""Promise 6 for STOW-RS: whatever is refused is a row that says what the sender should change; what is taken has none of its own."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from load_tests.phantom import make_instance
+from tests.support.disks import dead_disk
+from tests.support.waiting import wait_for
+from tests.unit.test_api_stow import HEADERS, begin, everything, served
+from tests.unit.test_stowing import encoded
+
+IMAGE = encoded(make_instance(70, rows=64, columns=64))
+COMPUTED_TOMOGRAPHY = IMAGE.replace(b"1.2.840.10008.5.1.4.1.1.1.1\0", b"1.2.840.10008.5.1.4.1.1.2\0\0\0")
+JSON = {"Content-Type": "application/json"}
+
+
+def body(*parts: bytes) -> bytes:
+    return b"".join(b"--B\r\n\r\n" + part + b"\r\n" for part in parts) + b"--B--\r\n"
+
+
+def post(port: int, content: bytes, *, headers: dict[str, str] = HEADERS, path: str = "/studies") -> int:
+    answer = httpx.post(f"http://127.0.0.1:{port}/dicom-web{path}", content=content, headers=headers, timeout=60)
+    return answer.status_code
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    with sqlite3.connect(folder / "ledger.sqlite") as connection:
+        connection.row_factory = sqlite3.Row
+        return [dict(row) for row in connection.execute("SELECT * FROM association ORDER BY id")]
+
+
+def only_row(folder: Path) -> dict[str, Any]:
+    (row,) = wait_for(lambda: rows(folder), what="the row")
+    assert (row["calling_ae_title"], row["called_ae_title"], row["peer_address"]) == ("STOW_RS", "HILUM", "127.0.0.1")
+    assert row["started_at"] <= row["ended_at"]
+    return row
+
+
+# Content, headers, path; the status; outcome, reason, stored, refused; in the advice.
+REFUSED: dict[str, tuple[tuple[bytes, dict[str, str], str], int, tuple[str, str, int, int], str]] = {
+    "another media type": ((b"{}", JSON, "/studies"), 415, ("rejected", "http_415", 0, 0), "STOW-RS answered 415: Send multipart/related"),
+    "a study that is none": ((body(IMAGE), HEADERS, "/studies/abc"), 422, ("rejected", "http_422", 0, 0), "not that of a study"),
+    "another site's page": ((b"", {**HEADERS, "Origin": "http://evil"}, "/studies"), 403, ("rejected", "http_403", 0, 0), "another site"),
+    "no multipart": ((b"x", HEADERS, "/studies"), 400, ("aborted", "http_400", 0, 0), "not a multipart body"),
+    "no end": ((body(IMAGE, b"x")[:-9], HEADERS, "/studies"), 400, ("aborted", "http_400", 1, 0), "without its closing boundary"),
+    "no end behind a bad part": ((body(b"x", IMAGE)[:-9], HEADERS, "/studies"), 400, ("aborted", "http_400", 0, 1), "0xC000"),
+    "a bad part": (
+        (body(IMAGE, b"no DICOM"), HEADERS, "/studies"),
+        202,
+        ("released", "0xC000", 1, 1),
+        "1 part(s) of a STOW-RS request refused",
+    ),
+    "no good part": ((body(b"x", b"y"), HEADERS, "/studies"), 409, ("released", "0xC000", 0, 2), "2 part(s) of a STOW-RS request refused"),
+    "another study's": ((body(IMAGE), HEADERS, "/studies/1.2"), 409, ("released", "0xA900", 0, 1), "differs from the address's"),
+    "another class": ((body(COMPUTED_TOMOGRAPHY), HEADERS, "/studies"), 409, ("released", "0x0122", 0, 1), "SOP Class"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_request_that_is_refused_is_a_row(tmp_path: Path, name: str) -> None:
+    (content, headers, path), status, said, advice = REFUSED[name]
+    with served(tmp_path, threading.Event(), 60.0) as (port, _):
+        assert post(port, content, headers=headers, path=path) == status
+        row = only_row(tmp_path)
+    assert (row["outcome"], row["reason"], row["stored"], row["refused"]) == said
+    assert advice in row["advice"]
+
+
+def test_while_nothing_can_be_taken_the_row_says_why(tmp_path: Path) -> None:
+    with served(tmp_path, threading.Event(), 60.0) as (port, archive), dead_disk(archive.root):
+        assert post(port, body(IMAGE)) == 503
+        row = only_row(tmp_path)
+    assert (row["outcome"], row["reason"]) == ("rejected", "archive_not_available")
+    assert "mount it again" in row["advice"]
+
+
+def test_a_sender_without_the_token_is_found(tmp_path: Path) -> None:
+    with served(tmp_path, threading.Event(), 60.0, token="secret") as (port, _):
+        assert post(port, body(IMAGE)) == 401
+        assert only_row(tmp_path)["reason"] == "http_401"
+        assert post(port, body(IMAGE), headers={**HEADERS, "Authorization": "Bearer secret"}) == 200
+    assert len(rows(tmp_path)) == 1, "the end of the process has written what was to be written"
+
+
+def test_a_sender_that_stalls_is_found(tmp_path: Path) -> None:
+    with capture_logs() as logs, served(tmp_path, threading.Event(), 1.0) as (port, _), begin(port) as sender:
+        assert everything(sender).startswith(b"HTTP/1.1 408 ")
+        row = only_row(tmp_path)
+    assert [line["status"] for line in logs if line["event"] == "request_aborted"] == [408]
+    assert (row["outcome"], row["reason"]) == ("aborted", "http_408")
+    assert "receive.network_timeout_seconds" in row["advice"]
+
+
+def test_a_sender_that_goes_away_is_found(tmp_path: Path) -> None:
+    with served(tmp_path, threading.Event(), 60.0) as (port, _):
+        begin(port).close()
+        assert only_row(tmp_path)["outcome"] == "aborted"
+
+
+def test_what_is_taken_has_no_row_of_its_own_and_nothing_is_kept_of_what_was_sent(tmp_path: Path) -> None:
+    image = make_instance(71, rows=64, columns=64)
+    image.PatientName, image.PatientID = "SECRET^NAME", "SECRET-ID"
+    content = encoded(image)
+    with served(tmp_path, threading.Event(), 60.0) as (port, _):
+        assert post(port, body(content)) == 200
+        assert post(port, body(content), path="/studies/1.2") == 409
+        assert post(port, content) == 400
+    assert [row["outcome"] for row in rows(tmp_path)] == ["released", "aborted"]
+    assert "SECRET" not in str(rows(tmp_path))
+
+
+def test_what_a_parser_quotes_is_a_text_that_every_database_takes(tmp_path: Path) -> None:
+    with served(tmp_path, threading.Event(), 60.0) as (port, _):
+        assert post(port, b"--B\r\nA\0\xff: x\r\n\r\nx\r\n--B--\r\n") == 400
+        advice = only_row(tmp_path)["advice"]
+    assert advice.isprintable()
+    assert len(advice) < 500
