@@ -191,7 +191,8 @@ def work(
 class Association:
     """Shown in the trace of each study of which it has brought something. Used from the one thread that takes its objects."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._began, self._span = time.time(), random.getrandbits(64) or 1
         self._traces: dict[int, Trace] = {}
 
@@ -206,4 +207,4 @@ class Association:
     def end(self, attributes: Attributes) -> None:
         """Once."""
         for trace in self._traces.values():
-            write(Ended(Place(trace, self._span), trace.root, "association", self._began, time.time(), "server", attributes))
+            write(Ended(Place(trace, self._span), trace.root, self._name, self._began, time.time(), "server", attributes))

@@ -81,7 +81,7 @@ def test_a_share_of_studies_is_traced_and_all_agree_which() -> None:
 
 
 def test_an_association_is_shown_in_each_of_its_studies(kept: Kept) -> None:
-    association = tracing.Association()
+    association = tracing.Association("association")
     places = [association.place_in(trace) for uid in ("1.2.3", "1.2.4", "1.2.3") if (trace := tracing.of_study(uid)) is not None]
     association.end({"stored": 3})
     assert len({place.trace.id for place in places if place is not None}) == 2
@@ -90,7 +90,7 @@ def test_an_association_is_shown_in_each_of_its_studies(kept: Kept) -> None:
 
 
 def test_an_association_of_very_many_studies_is_shown_in_some(kept: Kept) -> None:
-    association = tracing.Association()
+    association = tracing.Association("association")
     places = [association.place_in(trace) for number in range(300) if (trace := tracing.of_study(f"1.2.{number}")) is not None]
     assert [place is not None for place in places] == [True] * 256 + [False] * 44
     association.end({})

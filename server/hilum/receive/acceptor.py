@@ -44,7 +44,7 @@ class Acceptor:
     def __init__(self, assoc: Association, peer_address: str, door: Door) -> None:
         self.assoc = assoc
         self._door = door
-        shown = tracing.Association() if tracing.is_on() else None
+        shown = tracing.Association("association") if tracing.is_on() else None
         self._account = Account(peer_address, started_at=time.time(), shown=shown)
         self._storage = Storage(assoc, self._account, door.reception, door.settings.maximum_object_bytes)
         self._commitment = Commitment(assoc, self._account, door.desk, lambda: self._storage.is_busy)
@@ -249,8 +249,5 @@ class Acceptor:
         if self._account.is_too_slow:
             _log.warning("sender_too_slow", advice="GET /api/v1/associations names it; receive.minimum_bytes_per_second is the limit")
         telemetry.ASSOCIATIONS.labels(outcome=TOO_SLOW if self._account.is_too_slow else outcome).inc()
-        if self._account.shown is not None:
-            counts = {"stored": self._account.stored, "refused": self._account.refused}
-            titles = {"calling_ae_title": self._account.calling_ae_title, "called_ae_title": self._account.called_ae_title}
-            self._account.shown.end({**titles, **counts, "outcome": outcome})
+        self._account.show(outcome)
         self._door.accounts.put(self._account.record(outcome, time.time()))

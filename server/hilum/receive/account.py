@@ -65,6 +65,12 @@ class Account:
             return "rejected"
         return "released" if is_released else "aborted"
 
+    def show(self, outcome: str) -> None:
+        """Its span, in the traces of its studies; once, at the end."""
+        if self.shown is not None:
+            titles = {"calling_ae_title": self.calling_ae_title, "called_ae_title": self.called_ae_title}
+            self.shown.end({**titles, "stored": self.stored, "refused": self.refused, "outcome": outcome})
+
     def record(self, outcome: str, ended_at: float) -> AssociationRecord:
         """The row."""
         return AssociationRecord(

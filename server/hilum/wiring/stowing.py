@@ -12,7 +12,7 @@ from typing import Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from hilum import telemetry
+from hilum import telemetry, tracing
 from hilum.api.stow_store import Stowed
 from hilum.errors import ConfigurationError, Retry
 from hilum.receive import file_meta
@@ -122,6 +122,7 @@ class StowVisit:
     def __init__(self, door: StowDoor, peer_address: str) -> None:
         self._door, self._is_admitted = door, False
         self._account = Account(peer_address, time.time(), *door.titles, requests="part(s) of a STOW-RS request")
+        self._account.shown = tracing.Association("stow_request") if tracing.is_on() else None
 
     def refusal(self) -> str | None:
         """Why nothing can be taken now, or None."""
@@ -138,9 +139,10 @@ class StowVisit:
         account = self._account
         if detail:
             account.http_problem = HttpProblem(status, detail)
-        elif not account.refused:
-            return
         outcome = "rejected" if not self._is_admitted else "aborted" if detail else "released"
+        account.show(outcome)
+        if not (detail or account.refused):
+            return
         if outcome == "aborted":
             log.warning("request_aborted", status=status, advice="GET /api/v1/associations names the sender, and what it should change")
         self._door.accounts.put(account.record(outcome, time.time()))
@@ -215,7 +217,7 @@ class StowPart:
             if is_end or len(self._beginning) > file_meta.MAXIMUM_BYTES:
                 raise
             return
-        self._arriving = Arriving(StoreCommand(self._meta, self._meta.sop_class_uid), self._taker)
+        self._arriving = Arriving(StoreCommand(self._meta, self._meta.sop_class_uid, self._account.shown), self._taker)
         self._arriving.write([memoryview(bytes(self._beginning[start:]))])
         self._beginning.clear()
 
