@@ -37,6 +37,8 @@ OPERATIONS = [
     "GET /api/v1/destinations",
     "POST /api/v1/destinations/{name}/pause",
     "POST /api/v1/destinations/{name}/resume",
+    "POST /api/v1/destinations/{name}/forget",
+    "POST /api/v1/commitments/forget",
     "POST /api/v1/studies/{study_instance_uid}/complete",
     "POST /api/v1/erase",
     "POST /api/v1/destinations/{name}/probe",

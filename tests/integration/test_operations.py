@@ -195,6 +195,7 @@ def test_words_that_mean_everything_must_be_said(server: Hilum) -> None:
     assert hilum(server, "requeue", "deliver", "--all").returncode == 0
     assert hilum(server, "erase", "--patient", " ", "--yes").returncode == 2
     assert hilum(server, "destinations", "pause", "pcas").returncode == 2
+    assert hilum(server, "requeue", "deliver", "--destination", "pcas").returncode == 2
     assert hilum(server, "studies", "complete", "1.2.3").returncode == 1
     inside = hilum(server, "backup", server.folder / "state" / "backup")
     assert (inside.returncode, "lies in the state folder" in inside.stderr) == (2, True)

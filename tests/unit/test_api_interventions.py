@@ -89,6 +89,22 @@ def test_a_destination_says_what_waits_and_what_is_dead(rig: Rig) -> None:
     assert (destination(rig, "gone")["is_configured"], destination(rig, "gone")["leased"]) == (False, 2)
 
 
+def test_what_waits_for_a_destination_that_is_gone_is_given_up_and_not_due_again(rig: Rig) -> None:
+    rig.street.destinations = ("pacs", "gone")
+    rig.street.receive("1.2.3", 1)
+    rig.street.read()
+    rig.street.assemble()
+    rig.street.report()
+    response = rig.client.post("/api/v1/requeue", json={"stage": "deliver", "destination": "gone"})
+    assert (response.status_code, "/api/v1/destinations/{name}/forget" in response.json()["detail"]) == (404, True)
+    assert rig.client.post("/api/v1/destinations/pacs/forget").status_code == 409
+    response = rig.client.post("/api/v1/destinations/gone/forget")
+    assert (response.status_code, response.json()) == (200, {"cancelled": 1, "in_work": 0})
+    assert rig.client.post("/api/v1/destinations/gone/forget").status_code == 404
+    assert (destination(rig)["due"], 'destination="other"' in rig.client.get("/metrics").text) == (1, False)
+    assert rig.client.post("/api/v1/commitments/forget", json={"calling_ae_title": "CR1"}).json() == {"forgotten": 0}
+
+
 def test_dead_letters_of_one_reason_go_again_together(rig: Rig) -> None:
     for study in ("1.2.3", "1.2.4", "1.2.5"):
         rig.street.receive(study, 1)

@@ -96,7 +96,6 @@ def dead_delivery(rig: Rig) -> None:
     ("order", "count"),
     [
         ({"destination": "pacs"}, 1),
-        ({"destination": "other"}, 0),
         ({"reason": "refused_0122"}, 1),
         ({"reason": "attempts_exhausted"}, 0),
         ({"study_instance_uid": "1.2.3"}, 1),

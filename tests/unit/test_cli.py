@@ -14,7 +14,10 @@ from PIL import Image
 
 from hilum.cli import parse_peer
 from hilum.errors import ConfigurationError
+from hilum.store.ledger import Ledger
 from load_tests import phantom
+from tests.support.ledgers import migrated_sqlite
+from tests.support.street import Clock, Street
 
 HILUM = str(Path(sys.executable).with_name("hilum"))
 COMMANDS = [
@@ -87,6 +90,27 @@ def test_check_lists_problems_with_advice_and_ends_with_1(tmp_path: Path) -> Non
     assert "-> Run `hilum models build densenet121_untrained@1`." in done.stdout
     assert "PROBLEM destination pacs: PACS@127.0.0.1:59114" in done.stdout
     assert "ok      ledger" in done.stdout
+
+
+def test_a_destination_that_is_gone_gets_nothing_again_and_is_forgotten(tmp_path: Path) -> None:
+    url = migrated_sqlite(tmp_path)
+    ledger = Ledger(url, clock := Clock())
+    street = Street(ledger, clock, ("gone",))
+    street.receive("1.2.3", 1)
+    street.read()
+    street.assemble()
+    street.report()
+    ledger.close()
+    (tmp_path / "hilum.toml").write_text(f'[ledger]\nurl = "{url}"\n[destinations.pacs]\nport = 59114\n')
+    again = hilum("requeue", "deliver", "--destination", "gone", folder=tmp_path)
+    assert (again.returncode, "hilum destinations forget gone" in again.stderr) == (2, True)
+    wrong = hilum("destinations", "forget", "pacs", folder=tmp_path)
+    assert (wrong.returncode, "pacs is in the settings" in wrong.stderr) == (2, True)
+    done = hilum("destinations", "forget", "gone", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "gone: 1 delivery cancelled\n"), done.stderr
+    twice = hilum("destinations", "forget", "gone", folder=tmp_path)
+    assert (twice.returncode, "nothing waits for a destination 'gone'" in twice.stderr) == (2, True)
+    assert hilum("commitments", "forget", "CR1", folder=tmp_path).stdout == "CR1: 0 dead reports given up\n"
 
 
 def test_prepare_writes_what_the_model_sees(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""/api/v1 for people who step in: complete a study, pause and resume a destination, erase a patient."""
+"""/api/v1 for people who step in: complete a study, pause, resume or forget a destination, erase a patient."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter
@@ -26,7 +27,9 @@ class DestinationState(Answer):
     """A receiver of documents and its queue."""
 
     name: str = Field(examples=["pacs"])
-    is_configured: bool = Field(description="False: it is no longer in the settings, but has rows; nothing is delivered to it.")
+    is_configured: bool = Field(
+        description="False: it is no longer in the settings, but has rows; nothing is delivered to it. See /forget."
+    )
     is_paused: bool
     owner: str | None = Field(description="The dispatcher that serves it now.")
     due: int
@@ -40,6 +43,27 @@ class DestinationList(Answer):
     """All destinations, by name."""
 
     destinations: list[DestinationState]
+
+
+class ForgottenAnswer(Answer):
+    """What was given up."""
+
+    cancelled: int = Field(description="Deliveries that were due or dead, and end as destination_forgotten.")
+    in_work: int = Field(description="Deliveries that a dispatcher with earlier settings holds; restart it, then ask again.")
+
+
+class ForgetCommitmentsOrder(Answer):
+    """Whose dead reports of storage commitment to give up."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"calling_ae_title": "CR1"}]})
+
+    calling_ae_title: Annotated[str, Field(pattern=r"^[ -\[\]-~]{1,16}$", description="Who asked.")]
+
+
+class ForgottenCommitments(Answer):
+    """How many were given up."""
+
+    forgotten: int
 
 
 class CompleteOrder(Answer):
@@ -102,6 +126,32 @@ def pause_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, A
 def resume_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, Any]:
     """What waited is sent."""
     return _pause(parts, name, is_paused=False)
+
+
+@router.post(
+    "/destinations/{name}/forget",
+    response_model=ForgottenAnswer,
+    responses=documented(404, 409),
+    summary="Give up what waits for a destination that is gone",
+)
+def forget_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, Any]:
+    """Only of one that is no longer in the settings. Its deliveries that are due or dead are cancelled. It cannot be undone."""
+    if name in parts.settings.destinations:
+        raise HTTPException(409, "It is in the settings: take its section out and restart, then forget it.")
+    if not any(item["name"] == name for item in parts.views.destination_states(parts.settings.destinations)):
+        raise HTTPException(404, "Nothing waits for such a destination; /api/v1/destinations lists what there is.")
+    return asdict(_verbs(parts).forget(name))
+
+
+@router.post(
+    "/commitments/forget",
+    response_model=ForgottenCommitments,
+    responses=documented(400),
+    summary="Give up dead reports of storage commitment",
+)
+def forget_commitments(parts: PartsHere, order: ForgetCommitmentsOrder) -> Mapping[str, int]:
+    """For an asker who is gone, or whom nobody can reach. What is due is tried on. It cannot be undone."""
+    return {"forgotten": _verbs(parts).forget_commitments(order.calling_ae_title)}
 
 
 def _pause(parts: Parts, name: str, *, is_paused: bool) -> Mapping[str, Any]:

@@ -118,11 +118,15 @@ def _require_room(parts: Parts) -> None:
         raise Retry("too many readings wait already (receive.maximum_due_readings)", after_seconds=_LATER_SECONDS)
 
 
-@writing.post("/requeue", response_model=Requeued, responses=documented(400), summary="Do it again")
+@writing.post("/requeue", response_model=Requeued, responses=documented(400, 404), summary="Do it again")
 def requeue(parts: PartsHere, order: RequeueOrder) -> Mapping[str, int]:
     """Ended items become due again with a clean record. Documents are sent with the bytes that were stored, under the same UID."""
     assert parts.requeue is not None  # `create_app` adds this route only then
     if order.stage not in _SENDING:
         _require_room(parts)
-    count = parts.requeue(order.stage, reason=order.reason, study_uid=order.study_instance_uid, destination_name=order.destination)
+    known = parts.settings.destinations
+    if order.destination is not None and order.destination not in known:
+        raise HTTPException(404, f"It is not in the settings; POST {API_PREFIX}/destinations/{{name}}/forget gives up what waits for it.")
+    chosen = {"reason": order.reason, "study_uid": order.study_instance_uid, "destination_name": order.destination}
+    count = parts.requeue(order.stage, **chosen, among=list(known))
     return {"requeued": count}

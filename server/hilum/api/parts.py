@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -16,6 +16,7 @@ from hilum.domain import Release, Rollout
 from hilum.settings import Settings
 from hilum.store.completing import Completed
 from hilum.store.decisions import Decisions
+from hilum.store.forgetting import Forgotten
 from hilum.store.rollout_rules import Order
 from hilum.store.views import LedgerViews
 
@@ -26,8 +27,10 @@ if TYPE_CHECKING:
 class Requeue(Protocol):
     """The ledger's verb: ended items of a stage become due again; how many."""
 
-    def __call__(self, stage: str, *, reason: str | None, study_uid: str | None, destination_name: str | None) -> int:
-        """Requeue what fits all of the arguments that are given."""
+    def __call__(
+        self, stage: str, *, reason: str | None, study_uid: str | None, destination_name: str | None, among: Collection[str]
+    ) -> int:
+        """Requeue what fits all of the arguments that are given; deliveries only to destinations `among` these."""
         ...
 
 
@@ -44,6 +47,14 @@ class Interventions(Protocol):
 
     def pause(self, name: str, *, is_paused: bool) -> None:
         """Stop or resume deliveries to a destination."""
+        ...
+
+    def forget(self, name: str) -> Forgotten:
+        """Give up what waits for a destination that is no longer in the settings."""
+        ...
+
+    def forget_commitments(self, calling_ae_title: str) -> int:
+        """Give up the dead reports of storage commitment that this AE Title is owed; how many."""
         ...
 
     def erase(self, patient_id: str, issuer: str | None, *, is_dry_run: bool) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ import typer
 
 from hilum.cli.frame import (
     Config,
+    commitments_app,
     destinations_app,
     explained,
     migrated_settings,
@@ -61,6 +62,26 @@ def resume_destination(name: Annotated[str, typer.Argument(help="As in [destinat
     _pause(config, name, is_paused=False)
 
 
+@destinations_app.command("forget")
+def forget_destination(name: Annotated[str, typer.Argument(help="As it was in [destinations.<name>].")], config: Config = None) -> None:
+    """Give up what waits for a destination that is no longer in the settings. It cannot be undone; deliveries in work are left."""
+    settings = migrated_settings(config)
+    from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
+    from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
+
+    if name in settings.destinations:
+        print(f"hilum: {name} is in the settings; take [destinations.{name}] out and restart, then forget it", file=sys.stderr)
+        raise typer.Exit(2)
+    with explained():
+        found = LedgerViews(settings.ledger_url).destination_states(settings.destinations)
+        if name not in (others := [item["name"] for item in found if not item["is_configured"]]):
+            print(f"hilum: nothing waits for a destination {name!r}; not in the settings: {', '.join(others) or 'none'}", file=sys.stderr)
+            raise typer.Exit(2)
+        done = Ledger(settings.ledger_url).forget_destination(name)
+    left = f"; {done.in_work} in work: a dispatcher has earlier settings, restart it and repeat this" if done.in_work else ""
+    print(f"{name}: {done.cancelled} deliver{'y' if done.cancelled == 1 else 'ies'} cancelled{left}")
+
+
 def _pause(config: Path | None, name: str, *, is_paused: bool) -> None:
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
@@ -71,3 +92,14 @@ def _pause(config: Path | None, name: str, *, is_paused: bool) -> None:
     with explained():
         Ledger(settings.ledger_url).pause(name, is_paused=is_paused)
     print(f"{name}: {'paused' if is_paused else 'in use'}")
+
+
+@commitments_app.command("forget")
+def forget_commitments(asker: Annotated[str, typer.Argument(help="AE Title of who asked.")], config: Config = None) -> None:
+    """Give up the dead reports of an asker who is gone, or whom nobody can reach. It cannot be undone; what is due is tried on."""
+    settings = migrated_settings(config)
+    from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
+
+    with explained():
+        count = Ledger(settings.ledger_url).forget_commitments(asker)
+    print(f"{asker}: {count} dead report{'' if count == 1 else 's'} given up")

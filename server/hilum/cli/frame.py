@@ -27,6 +27,8 @@ models_app = typer.Typer(help="Releases: what they are, and building them for Tr
 app.add_typer(models_app, name="models")
 destinations_app = typer.Typer(help="Receivers of reports.", no_args_is_help=True)
 app.add_typer(destinations_app, name="destinations")
+commitments_app = typer.Typer(help="Reports of storage commitment that somebody is owed.", no_args_is_help=True)
+app.add_typer(commitments_app, name="commitments")
 conflicts_app = typer.Typer(
     help="Other pixels under a known SOP Instance UID: what lies in quarantine, and what becomes of it.", no_args_is_help=True
 )

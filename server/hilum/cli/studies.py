@@ -80,9 +80,14 @@ def requeue(
         print("hilum: --destination belongs to the stage deliver", file=sys.stderr)
         raise typer.Exit(2)
     settings = settings_of(config)
+    if destination and destination not in settings.destinations:
+        advice = f"put it back, or give up what waits for it: hilum destinations forget {destination}"
+        print(f"hilum: no destination {destination!r} in the settings, so nobody would send it; {advice}", file=sys.stderr)
+        raise typer.Exit(2)
+    chosen = {"reason": reason, "study_uid": study_uid, "destination_name": destination}
     with explained():
         require_revision(settings.ledger_url)
-        count = Ledger(settings.ledger_url).requeue(stage, reason=reason, study_uid=study_uid, destination_name=destination)
+        count = Ledger(settings.ledger_url).requeue(stage, **chosen, among=list(settings.destinations))
     print(f"{count} item{'' if count == 1 else 's'} of {stage} due again")
 
 

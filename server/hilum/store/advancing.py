@@ -100,21 +100,22 @@ def _supersede(connection: Connection, result_id: int, now: float) -> None:
     documents = select(document.c.id).where(document.c.result_id == result_id)
     # Leased deliveries are left alone: they may be on the wire, and then they are sent.
     is_unsent = delivery.c.state.in_((DeliveryState.DUE, DeliveryState.DEAD))
-    _cancel(connection, and_(delivery.c.document_id.in_(documents), is_unsent), now)
+    cancel(connection, and_(delivery.c.document_id.in_(documents), is_unsent), _SUPERSEDED, now)
 
 
 def cancel_superseded(connection: Connection, chosen: ColumnElement[bool], now: float) -> None:
     """Of dead deliveries that a person wants to be tried again those of superseded results, which never will be. Their tries stay known."""
     old = select(document.c.id).join(result, result.c.id == document.c.result_id).where(result.c.is_current.is_(False))
-    _cancel(connection, and_(chosen, delivery.c.state == DeliveryState.DEAD, delivery.c.document_id.in_(old)), now)
+    cancel(connection, and_(chosen, delivery.c.state == DeliveryState.DEAD, delivery.c.document_id.in_(old)), _SUPERSEDED, now)
 
 
-def _cancel(connection: Connection, chosen: ColumnElement[bool], now: float) -> None:
-    # The reason goes: without a try, what was never sent stays known as that.
+def cancel(connection: Connection, chosen: ColumnElement[bool], reason: str, now: float) -> int:
+    """End these deliveries unsent; how many. Their tries stay known: where one was, the receiver may have the document."""
+    # The reason of before goes: without a try, what was never sent stays known as that.
     tried = case((delivery.c.reason.in_(NEVER_SENT), 0), else_=delivery.c.attempts)
     ended = {"lease_token": None, "leased_until": None, "finished_at": now}
-    cancelled = {"state": DeliveryState.CANCELLED, "reason": _SUPERSEDED, "attempts": tried, **ended}
-    connection.execute(update(delivery).where(chosen).values(cancelled))
+    cancelled = {"state": DeliveryState.CANCELLED, "reason": reason, "attempts": tried, **ended}
+    return connection.execute(update(delivery).where(chosen).values(cancelled)).rowcount
 
 
 def without_superseded(connection: Connection, jobs: Sequence[Job], now: float) -> list[Job]:

@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, false, insert
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from hilum.domain import ActivationMaps, Advance, AssociationRecord, CommitmentJob, CommitmentRequest, Job, Lease, Rejection, StudyJob
-from hilum.store import advancing, claiming, commitments, completing, lanes, recording, rejecting
+from hilum.store import advancing, claiming, commitments, completing, forgetting, lanes, recording, rejecting
 from hilum.store.activation_maps import activation_maps
 from hilum.store.arrival import Arrival
 from hilum.store.claiming import Claim
@@ -27,6 +27,7 @@ from hilum.store.commitments import Holder
 from hilum.store.completing import Completed
 from hilum.store.database import open_engine, sync_of, words_of
 from hilum.store.doorbell import Bell, doorbell_for
+from hilum.store.forgetting import Forgotten
 from hilum.store.handing_on import HandingOn, Heir
 from hilum.store.jobs import JOBS
 from hilum.store.queues import QUEUES
@@ -296,10 +297,21 @@ class Ledger:
         self._doorbell.ring(QUEUES)
         return count
 
-    def requeue(self, stage: str, *, reason: str | None = None, study_uid: str | None = None, destination_name: str | None = None) -> int:
-        """Ended items of a stage become due again, chosen by reason, study or destination; how many."""
+    def requeue(
+        self,
+        stage: str,
+        *,
+        reason: str | None = None,
+        study_uid: str | None = None,
+        destination_name: str | None = None,
+        among: Collection[str] | None = None,
+    ) -> int:
+        """Ended items of a stage become due again, chosen by reason, study or destination; how many.
+
+        `among`: the destinations that there are. To others nobody would send what is due.
+        """
         with self._engine.begin() as connection:
-            chosen = _chosen(stage, reason, study_uid, destination_name)
+            chosen = and_(_chosen(stage, reason, study_uid, destination_name), _to_one_of(stage, among))
             if stage == "deliver":
                 advancing.cancel_superseded(connection, chosen, self._clock())
             ids = claiming.requeue_rows(connection, QUEUES[stage], self._clock(), chosen)
@@ -326,6 +338,20 @@ class Ledger:
             self._doorbell.ring_with(connection, ("deliver",))
         self._sync()
         self._doorbell.ring(("deliver",))
+
+    def forget_destination(self, name: str) -> Forgotten:
+        """Give up what waits for a destination that is no longer in the settings; that it is not is for the caller to know."""
+        with self._engine.begin() as connection:
+            done = forgetting.forget(connection, name, self._clock())
+        self._sync()
+        return done
+
+    def forget_commitments(self, calling_ae_title: str) -> int:
+        """Give up the dead reports of storage commitment that this AE Title is owed; how many."""
+        with self._engine.begin() as connection:
+            count = forgetting.forget_commitments(connection, calling_ae_title)
+        self._sync()
+        return count
 
     def complete(self, study_uid: str, *, is_waiting: bool = True) -> Completed | None:
         """End a study's quiet period now; None: there is no such study. Its open readings are waited for, unless told otherwise."""
@@ -390,6 +416,10 @@ def _chosen(stage: str, reason: str | None, study_uid: str | None, destination_n
     if study_uid is not None:
         parts.append(_of_study(stage, study_uid))
     return and_(*parts)
+
+
+def _to_one_of(stage: str, names: Collection[str] | None) -> ColumnElement[bool]:
+    return true() if names is None or stage != "deliver" else delivery.c.destination.in_(names)
 
 
 def _of_study(stage: str, study_uid: str) -> ColumnElement[bool]:

@@ -10,6 +10,7 @@ from hilum.receive.patient import Patient
 from hilum.settings import Settings
 from hilum.store.archive import Archive
 from hilum.store.completing import Completed
+from hilum.store.forgetting import Forgotten
 from hilum.store.ledger import Ledger
 from hilum.wiring.erasing import erase
 
@@ -28,6 +29,14 @@ class LedgerInterventions:
     def pause(self, name: str, *, is_paused: bool) -> None:
         """Stop or resume deliveries to a destination."""
         self.ledger.pause(name, is_paused=is_paused)
+
+    def forget(self, name: str) -> Forgotten:
+        """Give up what waits for a destination that is no longer in the settings."""
+        return self.ledger.forget_destination(name)
+
+    def forget_commitments(self, calling_ae_title: str) -> int:
+        """Give up the dead reports of storage commitment that this AE Title is owed."""
+        return self.ledger.forget_commitments(calling_ae_title)
 
     def erase(self, patient_id: str, issuer: str | None, *, is_dry_run: bool) -> dict[str, Any]:
         """Erase a patient. Raises Retry where the archive is not mounted."""
