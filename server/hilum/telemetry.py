@@ -135,6 +135,10 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "hilum_studies_recorded": ("Studies recorded since the installation (highest row number).", ()),
     "hilum_instances_recorded": ("SOP Instances recorded since the installation (highest row number).", ()),
+    "hilum_certificate_expiry_timestamp_seconds": (
+        "When a certificate of ours expires, since the epoch. `section`: receive, destinations.<name> or commitment.<AE Title>.",
+        ("section",),
+    ),
     "hilum_archive_free_bytes": ("Free space in the file system of the archive.", ()),
     "hilum_archive_reserve_bytes": ("Free space below which nothing more is accepted (receive.reserve_bytes).", ()),
     "hilum_archive_reject_bytes": ("Free space below which new associations are rejected (receive.reject_bytes).", ()),

@@ -28,12 +28,12 @@ class Authority:
         self.file = own.certificate
         self._own = own
 
-    def identity(self, name: str, *hosts: str) -> Identity:
-        """For these host names or addresses: `DNS:pacs.test`, `IP:127.0.0.1`."""
+    def identity(self, name: str, *hosts: str, days: int = 2) -> Identity:
+        """For these host names or addresses: `DNS:pacs.test`, `IP:127.0.0.1`. `days`: so long it holds; -1: it expired yesterday."""
         made, request, extension = self._paths(name), self._folder / f"{name}.csr", self._folder / f"{name}.ext"
         extension.write_text(f"subjectAltName={','.join(hosts) or f'DNS:{name}'}\n")
         self._openssl("req", *self._new_key(made), "-out", str(request), "-subj", f"/CN={name}")
-        signing = ["-CA", str(self.file), "-CAkey", str(self._own.key), "-CAcreateserial", "-extfile", str(extension), "-days", "2"]
+        signing = ["-CA", str(self.file), "-CAkey", str(self._own.key), "-CAcreateserial", "-extfile", str(extension), "-days", str(days)]
         self._openssl("x509", "-req", "-in", str(request), "-out", str(made.certificate), *signing)
         return made
 

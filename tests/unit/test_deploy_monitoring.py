@@ -69,10 +69,14 @@ def test_alerts_fire_and_stay_silent(tmp_path: Path):
                     {"series": 'up{job="hilum"}', "values": "1+0x30"},
                     {"series": 'hilum_stuck_items{stage="deliver", destination="pacs"}', "values": "0 0 0 2+0x30"},
                     {"series": 'hilum_role_ready{role="receive"}', "values": "1+0x30"},
+                    {"series": 'hilum_certificate_expiry_timestamp_seconds{section="receive"}', "values": f"{20 * 86400 + 1200}+0x30"},
+                    {"series": 'hilum_certificate_expiry_timestamp_seconds{section="destinations.pacs"}', "values": f"{22 * 86400}+0x30"},
                     {"series": "hilum_archive_free_bytes", "values": "9e9+0x30"},
                     {"series": "hilum_archive_reserve_bytes", "values": "2e9+0x30"},
                 ],
                 "alert_rule_test": [
+                    {"eval_time": "9m", "alertname": "HilumCertificateExpires", "exp_alerts": []},
+                    {"eval_time": "20m", "alertname": "HilumCertificateExpires", "exp_alerts": [certificate_alert()]},
                     {"eval_time": "10m", "alertname": "HilumItemsStuck", "exp_alerts": []},
                     {"eval_time": "20m", "alertname": "HilumItemsStuck", "exp_alerts": [stuck_alert()]},
                     *(
@@ -137,6 +141,16 @@ def test_what_was_before_the_first_scrape_is_said_and_not_for_ever(
     path.write_text(yaml.safe_dump({"rule_files": [str(DEPLOY / "prometheus/rules.yml")], "evaluation_interval": "1m", "tests": [test]}))
     words = subprocess.run(["promtool", "test", "rules", path], capture_output=True, text=True, check=False)
     assert words.returncode == 0, words.stdout + words.stderr
+
+
+def certificate_alert() -> dict[str, dict[str, str]]:
+    return {
+        "exp_labels": {"severity": "ticket", "section": "receive"},
+        "exp_annotations": {
+            "summary": "Our certificate of [receive] expires in 20d 0h 0m 0s",
+            "description": "Others refuse it from then on. Put a new one in its place; no restart is needed. `hilum check` says its day.",
+        },
+    }
 
 
 def stuck_alert() -> dict[str, dict[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hilum.api.readiness import FAILING_SECONDS, ROLES, STALE_SECONDS, Facts, checks
+from hilum.dimse.own_certificate import expires_at
 from hilum.errors import Retry
 from hilum.settings import Settings
 from hilum.store.views import LedgerViews
@@ -54,6 +56,7 @@ class Observer:
         """Values of `telemetry.STATE_GAUGES`."""
         facts = self.facts()
         yield from _of_facts(facts)
+        yield from _of_certificates(self.settings)
         if facts.ledger_problem is not None:
             return
         yield "hilum_archive_pressure_bytes", (), self.settings.retention.pressure_free_bytes
@@ -89,6 +92,17 @@ def _of_facts(facts: Facts) -> Iterator[Sample]:
     for role, count in Counter(item["role"] for item in alive).items():
         yield "hilum_processes", (role,), count
         yield "hilum_processes_ready", (role,), ready[role]
+
+
+def _of_certificates(settings: Settings) -> Iterator[Sample]:
+    """Of those that can be read: a file that is missing or is none is told by `hilum check`, and by the log where it is used."""
+    files = {"receive": settings.receive.tls_certificate_file}
+    files |= {f"destinations.{name}": item.certificate_file for name, item in settings.destinations.items()}
+    files |= {f"commitment.{title}": item.certificate_file for title, item in settings.commitment.items()}
+    for section, file in files.items():
+        if file is not None:
+            with contextlib.suppress(OSError):
+                yield "hilum_certificate_expiry_timestamp_seconds", (section,), expires_at(file)
 
 
 def _of_queues(queues: Sequence[Mapping[str, Any]], known: set[str]) -> Iterator[Sample]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from hilum.deliver.tls import words
+from hilum.deliver.tls import is_of_our_end, words
 from hilum.dimse import pdu
 
 _HEADER_BYTES: Final = pdu.HEADER.size
@@ -111,6 +111,8 @@ class Connection:
 
 
 def _lost(error: OSError) -> ConnectionLost:
+    if isinstance(error, ssl.SSLError) and is_of_our_end(error):
+        return ConnectionLost(f"it ended TLS: {words(error)}; renew certificate_file")
     if isinstance(error, ssl.SSLError):
         # In TLS 1.3 a receiver that wants our certificate says so after our side has finished (RFC 8446 4.4.2.4).
         return ConnectionLost(f"it ended TLS: {words(error)}; give certificate_file and key_file, and have our certificate trusted there")

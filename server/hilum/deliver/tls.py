@@ -7,7 +7,7 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-from hilum.dimse.own_certificate import load_own_certificate
+from hilum.dimse.own_certificate import CERTIFICATE_HAS_EXPIRED, load_own_certificate
 from hilum.errors import Retry
 from hilum.settings import CommitmentPeer, Destination
 
@@ -62,10 +62,19 @@ def secure(plain: socket.socket, tls: Tls, peer: str) -> ssl.SSLSocket:
 
 def _why_not(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code == CERTIFICATE_HAS_EXPIRED:
+            return f"its certificate is not accepted ({error.verify_message}); it is to be renewed there"
         return f"its certificate is not accepted ({error.verify_message}); correct ca_file or tls_server_name"
+    if isinstance(error, ssl.SSLError) and is_of_our_end(error):
+        return f"it says that our certificate has expired ({words(error)}); renew certificate_file"
     if isinstance(error, ssl.SSLError):
         return f"TLS failed ({words(error)}); does this port speak TLS, and does it want our certificate?"
     return "it ends or ignores the TLS handshake; does this port speak TLS?"
+
+
+def is_of_our_end(error: ssl.SSLError) -> bool:
+    """Whether the other side refuses our certificate because its time is over (RFC 8446 6.2, certificate_expired)."""
+    return "CERTIFICATE_EXPIRED" in (error.reason or "")
 
 
 def words(error: ssl.SSLError) -> str:

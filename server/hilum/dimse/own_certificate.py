@@ -1,10 +1,21 @@
-"""Our certificate and its key, for either side of TLS."""
+"""Our certificate and its key, for either side of TLS, and until when it holds."""
 
 from __future__ import annotations
 
+import base64
 import errno
+import re
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
+
+CERTIFICATE_HAS_EXPIRED: Final = 10
+"""X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL: `ssl.SSLCertVerificationError.verify_code`, of the certificate or of one that signed it."""
+# The words that OpenSSL takes (PEM_read_bio_X509_AUX); what it may add behind a trusted one is not looked at.
+_PEM: Final = re.compile("-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----([^-]*)-----END ")
+_NO_PEM: Final = "holds no certificate in PEM"
+_VERSION, _UTC_TIME = 0xA0, 0x17  # DER tags
 
 
 def load_own_certificate(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
@@ -14,3 +25,42 @@ def load_own_certificate(context: ssl.SSLContext, certificate: Path, key: Path |
         raise OSError(errno.EINVAL, "the key must not be encrypted", str(key))
 
     context.load_cert_chain(certificate, key, refuse)
+
+
+def expires_at(certificate: Path) -> float:
+    """Seconds since the epoch: the end of the first certificate of a PEM file, ours. Raises OSError, also where none is to be read.
+
+    Python shows a certificate only once somebody else has shown it, so its notAfter is looked up here (RFC 5280 4.1).
+    """
+    text = certificate.read_text(encoding="ascii", errors="replace")
+    if (found := _PEM.search(text)) is None:
+        raise OSError(errno.EINVAL, _NO_PEM, str(certificate))
+    try:
+        der = base64.b64decode(found[1])
+        _, at, _ = _element(der, _element(der, 0)[1])  # into Certificate, into TBSCertificate
+        if der[at] == _VERSION:
+            at = _element(der, at)[2]
+        for _ in ("serialNumber", "signature", "issuer"):
+            at = _element(der, at)[2]
+        _, not_before, _ = _element(der, at)
+        return _moment(der, _element(der, not_before)[2])
+    except (ValueError, IndexError) as error:
+        raise OSError(errno.EINVAL, _NO_PEM, str(certificate)) from error
+
+
+def _element(der: bytes, at: int) -> tuple[int, int, int]:
+    """The tag of the element there, where its content begins, and where it ends (X.690 8.1)."""
+    tag, size, start = der[at], der[at + 1], at + 2
+    if size & 0x80:
+        count = size & 0x7F
+        size, start = int.from_bytes(der[start : start + count], "big"), start + count
+    return tag, start, start + size
+
+
+def _moment(der: bytes, at: int) -> float:
+    """UTCTime or GeneralizedTime, as RFC 5280 4.1.2.5 has them: whole seconds, Z. Two digits of a year mean 1950 to 2049."""
+    tag, start, end = _element(der, at)
+    digits = der[start:end].decode("ascii")
+    if tag == _UTC_TIME:
+        digits = ("19" if digits >= "50" else "20") + digits
+    return datetime.strptime(digits, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()

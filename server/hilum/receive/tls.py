@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import threading
+import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from hilum import telemetry
-from hilum.dimse.own_certificate import load_own_certificate
+from hilum.dimse.own_certificate import CERTIFICATE_HAS_EXPIRED, expires_at, load_own_certificate
 from hilum.errors import ConfigurationError
 from hilum.settings import Receive
 
@@ -23,6 +26,8 @@ _NO_TLS = "It sent something that is no TLS ({}). Set the sender to TLS, or send
 _ADVICE = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "It showed no certificate, and receive.tls_client_ca_file asks for one: "
     "give the sender one that this authority has signed.",
+    "CERTIFICATE_EXPIRED": "It says that our certificate has expired ({}): renew receive.tls_certificate_file, which takes no restart; "
+    "or correct the sender's clock.",
     "HTTP_REQUEST": _NO_TLS,
     "WRONG_VERSION_NUMBER": _NO_TLS,
     "UNKNOWN_PROTOCOL": _NO_TLS,
@@ -70,9 +75,17 @@ class ServerTls:
                 if self._stamps() != self._loaded.stamps:
                     self._loaded = self._load()
                     _log.info("certificates_read_again")
+                    self.warn_if_expired()
             except OSError as error:
                 _log.error("certificates_not_usable", problem=_why_unusable(error), advice="the former ones stay in use until they are")
             return self._loaded.context
+
+    def warn_if_expired(self) -> None:
+        """It is used all the same: a sender that does not look goes on sending."""
+        with contextlib.suppress(OSError):  # OpenSSL has read it, and is who matters
+            if (moment := expires_at(self._certificate)) <= time.time():
+                advice = "senders refuse it: renew receive.tls_certificate_file, which takes no restart"
+                _log.warning("certificate_expired", expired_at=datetime.fromtimestamp(moment, UTC).isoformat(), advice=advice)
 
     def _load(self) -> _Loaded:
         stamps = self._stamps()
@@ -123,6 +136,8 @@ def _advice(error: OSError) -> str | None:
     if isinstance(error, TimeoutError):
         return "It did not finish the TLS handshake in time. Does the sender speak TLS to this port?"
     if isinstance(error, ssl.SSLCertVerificationError):
+        if error.verify_code == CERTIFICATE_HAS_EXPIRED:
+            return f"Its certificate is not accepted ({error.verify_message}): renew it at the sender, or that of who signed it."
         return f"Its certificate is not accepted ({error.verify_message}): have it signed by the authority of receive.tls_client_ca_file."
     reason = getattr(error, "reason", None) or ""
     advice = next((advice for sign, advice in _ADVICE.items() if sign in reason), _ELSE)

@@ -120,7 +120,7 @@ class Supervisor:
         if receive.plain:
             self._listening["listener"] = bind("receive", receive.host, receive.port)
         if receive.tls_port:
-            ServerTls(receive)  # files that are not usable are said here, and not by each listener
+            ServerTls(receive).warn_if_expired()  # files that are not usable are said here, and not by each listener
             self._listening[_TLS] = bind("receive", receive.host, receive.tls_port, "tls_port")
 
     def _plan(self) -> Sequence[tuple[str, int]]:
