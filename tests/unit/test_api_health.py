@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from hilum.api.readiness import Facts, checks
 from hilum.domain import Advance, DeliveryState, ReadingState, RolloutMode
 from hilum.store.rollouts import Order, Rollouts
 from hilum.telemetry import STATE_GAUGES
@@ -81,6 +82,14 @@ def test_a_full_disk_closes_the_door_only(tmp_path: Path) -> None:
         beat_all(rig)
         assert set(ready(rig)) == {"disk"}
         assert ready(rig, "analyse", "deliver") == {}
+
+
+@pytest.mark.parametrize(
+    ("free", "setting"), [(10, "receive.reserve_bytes"), (11, "receive.reject_bytes"), (20, "receive.reject_bytes"), (21, "")]
+)
+def test_the_setting_that_is_crossed_is_named(free: int, setting: str) -> None:
+    (disk,) = (check for check in checks("receive", Facts(None, free, 10, reject_bytes=20)) if check.name == "disk")
+    assert (disk.ok, (disk.advice or "").endswith(f"lower {setting}.")) == (not setting, bool(setting))
 
 
 def test_a_paused_destination_is_not_ready(rig: Rig) -> None:
@@ -167,7 +176,9 @@ def test_the_scrape_tells_the_state_of_the_street(rig: Rig) -> None:
     assert found["hilum_role_ready", ("receive",)] == 1
     assert found["hilum_processes_ready", ("analyser",)] == 1
     assert found["hilum_archive_free_bytes", ()] > 0
-    assert {name for name, _ in found} == set(STATE_GAUGES)
+    assert {name for name, _ in found} == set(STATE_GAUGES) - {"hilum_certificate_expiry_timestamp_seconds"}, (
+        "no certificate of ours, no end of it"
+    )
 
 
 def test_a_dead_mount_has_no_room_and_does_not_end_the_scrape(rig: Rig, tmp_path: Path) -> None:

@@ -13,11 +13,26 @@ from hilum.settings import Receive
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.views import LedgerViews
+from hilum.wiring.ingesting import SaidWaits
 from tests.support.disks import dead_disk, small_disk
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock, Street
 
 MIB = 1 << 20
+
+
+def test_a_wait_is_said_when_it_begins_and_then_hourly() -> None:
+    clock, said = Clock(0.0), []
+    waits = SaidWaits(said.append, clock)
+    for _ in range(720):  # an hour, by two threads
+        waits.say(f"{int(clock.now)} MiB of disk are free")
+        waits.say("the archive cannot be written")
+        clock.now += 5
+    assert said == ["0 MiB of disk are free", "the archive cannot be written"]
+    waits.say("7 MiB of disk are free")
+    clock.now += 60
+    waits.say("8 MiB of disk are free")
+    assert said[2:] == ["7 MiB of disk are free", "8 MiB of disk are free"], "it went on in between"
 
 
 @pytest.fixture

@@ -82,9 +82,11 @@ def _disk(facts: Facts) -> Check:
     detail = f"{facts.free_bytes / 1e9:.1f} GB free, {facts.reserve_bytes / 1e9:.1f} GB reserved"
     if facts.free_bytes > max(facts.reserve_bytes, facts.reject_bytes):
         return Check("disk", ok=True, detail=detail)
+    setting = "receive.reserve_bytes"
     if facts.free_bytes > facts.reserve_bytes:
         detail += f"; below {facts.reject_bytes / 1e9:.1f} GB new associations are rejected"
-    return Check("disk", ok=False, detail=detail, advice="Free space in the archive's file system, or lower receive.reserve_bytes.")
+        setting = "receive.reject_bytes"
+    return Check("disk", ok=False, detail=detail, advice=f"Free space in the archive's file system, or lower {setting}.")
 
 
 def _destination(name: str, facts: Facts) -> Check:

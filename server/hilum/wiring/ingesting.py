@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -26,11 +28,36 @@ from hilum.store.views import LedgerViews
 _AHEAD = 4  # files in hand for each thread: enough to keep it busy, few enough to stop soon
 _AT_ONCE = 16  # commands that take files into one archive
 _PAUSE_SECONDS = 5.0
+_SAID_AGAIN_SECONDS = 3600.0
+_NUMBERS = re.compile(r"\d+")
 _FLUSH_SECONDS = 600.0
 
 
 class Stopped(Exception):
     """There was something to wait for, and no time."""
+
+
+class SaidWaits:
+    """A wait is said when it begins, and then hourly: a disk that is full over a weekend is looked at each five seconds. Thread-safe."""
+
+    def __init__(self, waiting: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._waiting, self._clock = waiting, clock
+        self._lock = threading.Lock()
+        self._said_at: dict[str, float] = {}
+        self._asked_at = float("-inf")
+
+    def say(self, reason: str) -> None:
+        """The same in other numbers (how much is free just now) is the same; after a while without a wait another one begins."""
+        now, words = self._clock(), _NUMBERS.sub("", reason)
+        with self._lock:
+            if now - self._asked_at > 2 * _PAUSE_SECONDS:
+                self._said_at.clear()
+            self._asked_at = now
+            is_new = now - self._said_at.get(words, float("-inf")) >= _SAID_AGAIN_SECONDS
+            if is_new:
+                self._said_at[words] = now
+        if is_new:
+            self._waiting(reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +103,10 @@ def taking(
 
     `stop` ends a wait for the disk or the ledger (Stopped); it is set if a bug ends the indexing, which is raised at the end.
     """
+    said = SaidWaits(waiting)
 
     def pause(reason: str) -> None:
-        waiting(reason)
+        said.say(reason)
         if stop.wait(_PAUSE_SECONDS):
             raise Stopped
 
