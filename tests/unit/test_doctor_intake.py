@@ -11,7 +11,8 @@ from hilum.errors import Retry
 from hilum.receive.compiled import loaded
 from hilum.settings import Settings
 from hilum.store.direct_io import takes_direct_io
-from hilum.supervisor.doctor import Check, examine
+from hilum.supervisor.check import Check
+from hilum.supervisor.doctor import examine
 from load_tests.serving import free_ports
 from tests.support.certificates import Authority
 
@@ -28,11 +29,27 @@ def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_pa
     checks = found(tmp_path, receive=tls)
     assert "receive port" not in checks
     assert checks["receive tls port"].ok
-    assert checks["receive TLS"].detail == "certificate and key belong together; senders need no certificate (receive.tls_client_ca_file)"
+    said = "certificate and key belong together; senders need no certificate (receive.tls_client_ca_file); our certificate holds until "
+    assert checks["receive TLS"].ok
+    assert checks["receive TLS"].detail.startswith(said)
+    assert checks["receive TLS"].detail.endswith(", in 2 days: RENEW receive.tls_certificate_file")
     other = Authority(tmp_path / "others").identity("other")
     wrong = found(tmp_path, receive={**tls, "tls_key_file": other.key})["receive TLS"]
     assert not wrong.ok
     assert "give PEM files that belong together" in wrong.detail
+    old = Authority(tmp_path / "old").identity("hilum", days=-1)
+    expired = found(tmp_path, receive={**tls, "tls_certificate_file": old.certificate, "tls_key_file": old.key})["receive TLS"]
+    assert (expired.ok, expired.advice) == (False, "Others refuse it: renew receive.tls_certificate_file.")
+
+
+def test_a_full_disk_is_a_problem_that_names_the_setting_that_is_crossed(tmp_path: Path) -> None:
+    (receive,) = free_ports(1)
+    for sections, said in (
+        ({"reject_bytes": 1 << 60}, "Free space, or lower receive.reject_bytes (default: twice receive.reserve_bytes)."),
+        ({"reserve_bytes": 1 << 60}, "C-STORE is refused with 0xA700: free space, or lower receive.reserve_bytes."),
+    ):
+        check = found(tmp_path, receive={"port": receive, **sections})["disk"]
+        assert (check.ok, check.advice) == (False, said)
 
 
 def test_an_encrypted_key_is_a_problem_and_no_question(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ import pytest
 from hilum.domain import RolloutMode
 from hilum.settings import Api, Models, Receive, Settings, Site
 from hilum.store.rollouts import Order, Rollouts
-from hilum.supervisor.doctor import Check, examine
+from hilum.supervisor.check import Check
+from hilum.supervisor.doctor import examine
 from load_tests.serving import free_ports
 from tests.support.ledgers import migrated_sqlite
 from tests.support.models import Tiny, make_tiny

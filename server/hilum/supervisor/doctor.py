@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,69 +14,69 @@ from hilum.errors import ConfigurationError, Retry
 from hilum.models.build import is_built
 from hilum.receive import compiled as receiving
 from hilum.receive.tls import ServerTls
-from hilum.settings import Destination, Receive, Sender, Settings, Watch
+from hilum.settings import Receive, Sender, Settings, Watch
 from hilum.store.direct_io import takes_direct_io
 from hilum.store.migrate import current_revision, expected_revision
 from hilum.store.naming import naming_of
 from hilum.store.rollouts import CannotRollOut, Rollouts
 from hilum.store.views import LedgerViews
+from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
+from hilum.supervisor.check_peers import certificate, gone, peers
 from hilum.triton.runtime import preflight
 from hilum.wiring.releases import active_releases
 from hilum.wiring.rollouts import RolloutVerbs, in_words
 from hilum.wiring.sockets import bind
 from hilum_preprocessing import compiled as resizing
 
-_CONNECT_SECONDS = 3.0
-_AS_SERVER = "Do this as the user of the server, as in `sudo -u hilum hilum check`"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One thing that was looked at."""
-
-    name: str
-    ok: bool
-    detail: str
-    advice: str = ""
-
 
 def examine(settings: Settings) -> Iterator[Check]:
     """Every check, in the order in which a person would mend them."""
     yield Check("settings", ok=True, detail="valid")
-    yield from _unless_refused("state folder", _state_folder(settings))
-    yield from (ledger := list(_unless_refused("ledger", _ledger(settings))))
+    yield from unless_refused("state folder", _state_folder(settings))
+    yield from (ledger := list(unless_refused("ledger", _ledger(settings))))
     yield from _dicom_ports(settings.receive)
     yield _port("api", settings.api.host, settings.api.port)
     yield Check("receive", ok=True, detail=f"large objects {receiving.loaded()[1]}")
     yield Check("resize", ok=True, detail=resizing.loaded()[1])
-    yield from _unless_refused("releases", _releases(settings))
+    yield from unless_refused("releases", _releases(settings))
     if all(check.ok for check in ledger) and not _is_new(settings.ledger_url):
-        yield from _unless_refused("rollouts", _rollouts(settings))
-    yield from _unless_refused("triton", _triton(settings))
+        yield from unless_refused("rollouts", _rollouts(settings))
+        yield from unless_refused("destinations", gone(settings))
+    yield from unless_refused("triton", _triton(settings))
     for name, watch in settings.watch.items():
-        yield from _unless_refused(f"watch {name}", _watched(name, watch))
+        yield from unless_refused(f"watch {name}", _watched(name, watch))
     yield from (_sender(title, sender) for title, sender in settings.senders.items())
     if not settings.destinations:
         advice = "Add [destinations.<name>] to the settings; until then results are only in REST."
         yield Check("destinations", ok=False, detail="none configured", advice=advice)
-    for name, destination in settings.destinations.items():
-        yield from _unless_refused(f"destination {name}", _destination(name, destination))
+    yield from peers(settings)
 
 
 def _state_folder(settings: Settings) -> Iterator[Check]:
     folder = settings.site.state_dir
     existing = next(path for path in (folder, *folder.resolve().parents) if path.exists())
     if not os.access(existing, os.W_OK | os.X_OK):
-        advice = f"{_AS_SERVER}, make it writable for this user, or set site.state_dir."
+        advice = f"{AS_SERVER}, make it writable for this user, or set site.state_dir."
         yield Check("state folder", ok=False, detail=f"{folder} is not writable", advice=advice)
         return
     yield Check("state folder", ok=True, detail=f"{folder}{'' if folder.exists() else ' (will be made)'}")
-    free, reserve = shutil.disk_usage(existing).free, settings.receive.reserve_bytes
-    syncs = naming_of(settings.archive_dir, settings.receive.name_sync).syncs
-    detail = f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {syncs} sync{'s'[: syncs > 1]} a received object"
-    yield Check("disk", free > reserve, detail, "C-STORE is refused with 0xA700: free space, or lower receive.reserve_bytes.")
+    yield _disk(settings, shutil.disk_usage(existing).free)
     if settings.receive.direct_io:
         yield _direct_io(settings, existing)
+
+
+def _disk(settings: Settings, free: int) -> Check:
+    reserve, reject = settings.receive.reserve_bytes, settings.receive.reject_below_bytes
+    syncs = naming_of(settings.archive_dir, settings.receive.name_sync).syncs
+    detail = f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {syncs} sync{'s'[: syncs > 1]} a received object"
+    if free <= reserve:
+        return Check("disk", ok=False, detail=detail, advice="C-STORE is refused with 0xA700: free space, or lower receive.reserve_bytes.")
+    if free < reject:
+        detail += f"; below {reject / 1e9:.1f} GB new associations are rejected"
+        return Check(
+            "disk", ok=False, detail=detail, advice="Free space, or lower receive.reject_bytes (default: twice receive.reserve_bytes)."
+        )
+    return Check("disk", ok=True, detail=detail)
 
 
 def _direct_io(settings: Settings, existing: Path) -> Check:
@@ -118,16 +116,16 @@ def _dicom_ports(receive: Receive) -> Iterator[Check]:
         yield _port("receive", receive.host, receive.port)
     if receive.tls_port:
         yield _port("receive", receive.host, receive.tls_port, "tls_port")
-        yield _certificates(receive)
+        yield from unless_refused("receive TLS", _certificates(receive))
 
 
-def _certificates(receive: Receive) -> Check:
-    try:
-        ServerTls(receive)
-    except ConfigurationError as error:
-        return Check("receive TLS", ok=False, detail="; ".join(error.problems))
+def _certificates(receive: Receive) -> Iterator[Check]:
+    assert receive.tls_certificate_file is not None, "settings refuse tls_port without it"
+    ServerTls(receive)
+    found = certificate("receive TLS", receive.tls_certificate_file, "receive.tls_certificate_file")
     senders = "must show a certificate" if receive.tls_client_ca_file else "need no certificate (receive.tls_client_ca_file)"
-    return Check("receive TLS", ok=True, detail=f"certificate and key belong together; senders {senders}")
+    detail = f"certificate and key belong together; senders {senders}; {found.detail}"
+    yield Check(found.name, found.ok, detail, found.advice)
 
 
 def _watched(name: str, watch: Watch) -> Iterator[Check]:
@@ -149,7 +147,7 @@ def _port(section: str, host: str, port: int, name: str = "port") -> Check:
     try:
         bind(section, host, port, name).close()
     except ConfigurationError as error:
-        if _accepts(_reachable(host), port):
+        if accepts(_reachable(host), port):
             return Check(title, ok=True, detail=f"{where} is in use and answers; if that is not Hilum, set {section}.{name}")
         return Check(title, ok=False, detail="; ".join(error.problems))
     return Check(title, ok=True, detail=f"{where} is free, so no server runs there now")
@@ -210,48 +208,10 @@ def _triton(settings: Settings) -> Iterator[Check]:
     for address in settings.triton.addresses:
         host, _, port = address.rpartition(":")
         advice = "Nothing answers there: start that Triton, or set triton.url or triton.urls (none: embedded)."
-        yield Check("triton", _accepts(host, int(port)), address, advice)
+        yield Check("triton", accepts(host, int(port)), address, advice)
     if settings.triton.addresses:
         return
     problems = preflight()
     yield from (Check("triton", ok=False, detail=problem) for problem in problems)
     if not problems:
         yield Check("triton", ok=True, detail="embedded tritonserver can start")
-
-
-def _destination(name: str, destination: Destination) -> Iterator[Check]:
-    title = f"destination {name}"
-    if destination.kind == "folder":
-        path = destination.path or Path()
-        ok = os.access(path if path.exists() else path.parent, os.W_OK)
-        yield Check(title, ok, f"folder {path}", "Make it writable for this user.")
-    elif destination.kind == "sender":
-        yield Check(title, ok=True, detail=f"back to {', '.join(destination.ports)}, wherever their studies come from")
-    else:
-        where = f"{destination.ae_title}@{destination.host}:{destination.port}"
-        advice = "Nothing answers there: check host, port and firewall; results wait until it does."
-        yield Check(title, _accepts(destination.host, destination.port), where, advice)
-
-
-def _accepts(host: str, port: int) -> bool:
-    try:
-        with socket.create_connection((host, port), timeout=_CONNECT_SECONDS):
-            return True
-    except OSError:
-        return False
-
-
-def _unless_refused(name: str, checks: Iterator[Check]) -> Iterator[Check]:
-    """All of them, or up to the one that could not be looked at, and why."""
-    try:
-        yield from checks
-    except ConfigurationError as error:
-        yield Check(name, ok=False, detail="; ".join(error.problems))
-    except OSError as error:
-        advice = f"{_AS_SERVER}, or let this user look there." if isinstance(error, PermissionError) else "See what is wrong there."
-        yield Check(
-            name,
-            ok=False,
-            detail=f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or type(error).__name__}",
-            advice=advice,
-        )

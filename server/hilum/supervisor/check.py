@@ -1,0 +1,47 @@
+"""What a check is, and what checks have in common."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from hilum.errors import ConfigurationError
+
+_CONNECT_SECONDS = 3.0
+AS_SERVER = "Do this as the user of the server, as in `sudo -u hilum hilum check`"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    detail: str
+    advice: str = ""
+
+
+def accepts(host: str, port: int) -> bool:
+    """Whether somebody takes TCP connections there."""
+    try:
+        with socket.create_connection((host, port), timeout=_CONNECT_SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def unless_refused(name: str, checks: Iterator[Check]) -> Iterator[Check]:
+    """All of them, or up to the one that could not be looked at, and why."""
+    try:
+        yield from checks
+    except ConfigurationError as error:
+        yield Check(name, ok=False, detail="; ".join(error.problems))
+    except OSError as error:
+        advice = f"{AS_SERVER}, or let this user look there." if isinstance(error, PermissionError) else "See what is wrong there."
+        yield Check(
+            name,
+            ok=False,
+            detail=f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or type(error).__name__}",
+            advice=advice,
+        )

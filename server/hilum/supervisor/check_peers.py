@@ -1,0 +1,100 @@
+"""What the doctor asks of others: whether destinations take reports, who is owed reports of storage commitment, and who is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from hilum.deliver.probe import probe
+from hilum.dimse.own_certificate import expires_at
+from hilum.errors import Retry
+from hilum.settings import CommitmentPeer, Destination, Settings
+from hilum.store.views import LedgerViews
+from hilum.supervisor.check import Check, accepts, unless_refused
+
+_ANSWER_SECONDS: Final = 10.0  # for each message: a person waits
+_AT_ONCE: Final = 16
+_DAY_SECONDS: Final = 86400.0
+_RENEW_DAYS: Final = 21  # as the alert HilumCertificateExpires
+
+
+def peers(settings: Settings) -> Iterator[Check]:
+    """All of them at once, because one that is down is waited for; said in the order of the settings."""
+    looks: list[tuple[str, Callable[[], Iterator[Check]]]] = [
+        *((f"destination {name}", partial(_destination, name, item)) for name, item in settings.destinations.items()),
+        *((f"commitment {title}", partial(_asker, title, item)) for title, item in settings.commitment.items()),
+    ]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        found = threads.map(lambda look: list(unless_refused(look[0], look[1]())), looks)
+        yield from (check for checks in found for check in checks)
+
+
+def _destination(name: str, destination: Destination) -> Iterator[Check]:
+    title = f"destination {name}"
+    if destination.kind == "folder":
+        path = destination.path or Path()
+        ok = os.access(path if path.exists() else path.parent, os.W_OK)
+        yield Check(title, ok, f"folder {path}", "Make it writable for this user.")
+    elif destination.kind == "sender":
+        yield Check(title, ok=True, detail=f"back to {', '.join(destination.ports)}, wherever their studies come from")
+    else:
+        yield _receiver(title, name, destination)
+    if destination.certificate_file is not None:
+        yield certificate(f"{title} TLS", destination.certificate_file, f"destinations.{name}.certificate_file")
+
+
+def _receiver(title: str, name: str, destination: Destination) -> Check:
+    """What it would accept, asked as `hilum destinations probe` does; but who answers slowly is not waited for as long."""
+    where = f"{destination.ae_title}@{destination.host}:{destination.port}"
+    if not accepts(destination.host, destination.port):
+        return Check(
+            title, ok=False, detail=where, advice="Nothing answers there: check host, port and firewall; results wait until it does."
+        )
+    seconds = min(destination.timeout_seconds, _ANSWER_SECONDS)
+    found = probe(name, destination.model_copy(update={"timeout_seconds": seconds}))
+    detail = found.detail if found.detail.startswith(where) else f"{where}: {found.detail}"
+    return Check(
+        title, found.is_ok, detail, f"`hilum destinations probe {name}` shows all that it accepts; results wait or die until then."
+    )
+
+
+def _asker(title: str, peer: CommitmentPeer) -> Iterator[Check]:
+    """That somebody listens: whether it takes reports is only known when one is owed."""
+    advice = "Nothing answers there: check host, port and firewall; reports of storage commitment wait for receive.commitment_hours."
+    where = f"{peer.ae_title or title}@{peer.host}:{peer.port}"
+    yield Check(f"commitment {title}", accepts(peer.host, peer.port), where, advice)
+    if peer.certificate_file is not None:
+        yield certificate(f"commitment {title} TLS", peer.certificate_file, f"commitment.{title}.certificate_file")
+
+
+def certificate(title: str, file: Path, setting: str) -> Check:
+    """Until when one of ours holds. Raises OSError."""
+    moment = expires_at(file)
+    days, day = (moment - time.time()) / _DAY_SECONDS, datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+    if days <= 0:
+        return Check(title, ok=False, detail=f"our certificate expired on {day}", advice=f"Others refuse it: renew {setting}.")
+    warning = f", in {days:.0f} days: RENEW {setting}" if days < _RENEW_DAYS else ""
+    return Check(title, ok=True, detail=f"our certificate holds until {day}{warning}")
+
+
+def gone(settings: Settings) -> Iterator[Check]:
+    """Destinations that are not in the settings although something waits for them: nobody sends it, and its pixels stay for ever."""
+    with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
+        try:
+            found = views.destination_states(settings.destinations)
+        except Retry:  # a ledger without tables
+            return
+    for item in found:
+        words = [f"{item[name]} {name}" for name in ("due", "waiting", "leased") if item[name]]
+        words += [f"{count} dead: {reason}" for reason, count in item["dead"].items()]
+        if words and not item["is_configured"]:
+            detail = f"not in the settings, and deliveries to it are open: {', '.join(words)}"
+            advice = f"Nobody sends them. Put it back, or give them up: `hilum destinations forget {item['name']}`."
+            yield Check(f"destination {item['name']}", ok=False, detail=detail, advice=advice)
