@@ -49,13 +49,16 @@ def plain(value: Any, *, for_version: bool = False) -> Any:  # noqa: ANN401 - JS
     return {**named, **{field.name: plain(getattr(value, field.name), for_version=for_version) for field in kept}}
 
 
-def build(cls: type[T], given: object, where: str) -> T:
-    """An instance of the dataclass `cls` from a mapping. Raises SpecError for unknown, missing or wrong fields."""
+def build(cls: type[T], given: object, where: str, also: Iterable[str] = ()) -> T:
+    """An instance of the dataclass `cls` from a mapping. Raises SpecError for unknown, missing or wrong fields.
+
+    `also`: names that the caller would have taken, for who misspells one.
+    """
     values = mapping(given, where)
     known = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]  # T is a dataclass at every call
     for name in values:
         if name not in known:
-            raise SpecError(f"{where}: unknown field {name!r}{nearest(name, known)}")
+            raise SpecError(f"{where}: unknown field {name!r}{nearest(name, (*known, *also))}")
     missing = [name for name, field in known.items() if field.default is dataclasses.MISSING and name not in values]
     if missing:
         raise SpecError(f"{where}: missing {', '.join(missing)}")

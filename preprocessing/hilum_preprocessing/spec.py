@@ -81,7 +81,7 @@ class InputSpec:
 
         Raises SpecError, naming the field and the nearest known word.
         """
-        spec = fields.build(cls, _resolve_recipe(given), "input_spec")
+        spec = fields.build(cls, _resolve_recipe(given), "input_spec", also=("recipe",))
         check(spec)
         return spec
 

@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click import Command
 from PIL import Image
+from typer.main import get_command
 
-from hilum.cli import parse_peer
+from hilum.cli import app, parse_peer
 from hilum.errors import ConfigurationError
 from hilum.store.ledger import Ledger
 from load_tests import phantom
@@ -50,6 +53,17 @@ def test_every_command_has_help_within_80_columns(command: str, tmp_path: Path) 
     assert done.returncode == 0
     assert "Usage: hilum" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_no_help_holds_brackets_which_a_terminal_takes_for_styles() -> None:
+    root = get_command(app)
+
+    def texts(command: Command) -> Iterator[str]:
+        yield from (command.help or "", *(str(getattr(each, "help", "")) for each in command.params))
+        for inner in getattr(command, "commands", {}).values():
+            yield from texts(inner)
+
+    assert [text for text in texts(root) if "[" in text] == []
 
 
 def test_version(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 from hilum import cli
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
-from hilum.models import build, canary, checking, embedded_model, manifest, safetensors_file
+from hilum.models import build, canary, checking, embedded_model, manifest, pickled, safetensors_file
 from hilum.models.densenet import DenseNet121
 from hilum.models.importing import download, published, release_folder
-from hilum.models.importing.kinds import Asked
+from hilum.models.importing.kinds import KINDS, Asked
 from hilum.models.resnet import ResNet50
 from hilum.models.vit import VisionTransformer, VitShape
 from tests.support.checkpoints import as_chexnet, as_hugging_face, densenet_forward, randomised, vit_forward
@@ -295,6 +295,12 @@ def test_the_command_says_what_to_edit_and_what_comes_next(tmp_path: Path) -> No
     assert any("weights.safetensors is the file of the manifest" in line.text for line in lines)
     digest = hashlib.sha256((tmp_path / "out/brought@1/weights.safetensors").read_bytes()).hexdigest()
     assert f'sha256 = "{digest}"' in (tmp_path / "out/brought@1/manifest.toml").read_text()
+
+
+def test_an_unknown_kind_names_all_of_them(tmp_path: Path) -> None:
+    said = _refused("foo", Asked(tmp_path / "w.pt"), tmp_path / "out")
+    assert all(kind in said for kind in (*KINDS, "onnx"))
+    assert all(kind in pickled.ADVICE for kind in KINDS)
 
 
 def test_options_that_would_do_nothing_are_not_swallowed(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def quantise_model(
     weights: Annotated[Path | None, typer.Option(help="Folder of weights files that you bring.")] = None,
     config: Config = None,
 ) -> None:
-    """Make an int8 release; it is kept only if scores and areas stay within the manifest's [quantisation]. A report is written anyway."""
+    """Make an int8 release; kept only if scores and areas stay within the manifest's limits (quantisation). A report is written anyway."""
     settings = settings_of(config)
     from hilum.models import catalogue  # noqa: PLC0415 - imports onnx, as the next
     from hilum.models.quantise import Order, quantise  # noqa: PLC0415

@@ -19,7 +19,7 @@ from hilum.cli.frame import (
 
 
 @destinations_app.command("probe")
-def probe_destination(name: Annotated[str, typer.Argument(help="As in [destinations.<name>].")], config: Config = None) -> None:
+def probe_destination(name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")], config: Config = None) -> None:
     """Ask a destination what it would accept, before the first study: C-ECHO, SR classes, Transfer Syntaxes. Sends no object."""
     settings = settings_of(config)
     from hilum.deliver.probe import probe  # noqa: PLC0415 - pynetdicom is not needed elsewhere
@@ -51,13 +51,15 @@ def list_destinations(config: Config = None) -> None:
 
 
 @destinations_app.command("pause")
-def pause_destination(name: Annotated[str, typer.Argument(help="As in [destinations.<name>].")], config: Config = None) -> None:
+def pause_destination(name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")], config: Config = None) -> None:
     """Send nothing more to a destination until it is resumed. What is on the wire is finished; documents wait."""
     _pause(config, name, is_paused=True)
 
 
 @destinations_app.command("resume")
-def resume_destination(name: Annotated[str, typer.Argument(help="As in [destinations.<name>].")], config: Config = None) -> None:
+def resume_destination(
+    name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")], config: Config = None
+) -> None:
     """Send again, beginning with what waited."""
     _pause(config, name, is_paused=False)
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 _PROTOCOLS: Final = tuple(bytes([0x80, number]) for number in range(2, 6))  # opcode PROTO, docs.python.org/3/library/pickletools.html
 _ZIP: Final = b"PK\x03\x04"
-ADVICE: Final = "a pickle, which may run code when it is read: `hilum models import` makes a safe file of it, once"
+ADVICE: Final = (
+    "a pickle, which may run code when it is read: `hilum models import` makes a safe file of it, once, if it is a checkpoint of the kind"
+    " densenet121, resnet50, torchxrayvision or vit; any other network has to be exported to ONNX where its code is"
+)
+SCRIPTED: Final = "a TorchScript archive; export it to ONNX with its authors' code"
 
 
 def is_pickle(path: Path) -> bool:
@@ -18,9 +23,24 @@ def is_pickle(path: Path) -> bool:
     return head.startswith(_PROTOCOLS) or (head == _ZIP and _holds_pickle(path))
 
 
+def advice(path: Path) -> str:
+    """What a pickle is, and what to do with it; the end of a sentence that begins with its name."""
+    return SCRIPTED if is_scripted(_names(path)) else ADVICE
+
+
+def is_scripted(names: Iterable[str]) -> bool:
+    """Whether an archive of torch's holds code beside its numbers, by the names in it."""
+    return any(name.partition("/")[2].startswith("code/") for name in names)
+
+
 def _holds_pickle(path: Path) -> bool:
+    return any(name.endswith(".pkl") for name in _names(path))
+
+
+def _names(path: Path) -> list[str]:
+    """Of what a zip file holds; none of any other."""
     try:
         with zipfile.ZipFile(path) as archive:
-            return any(name.endswith(".pkl") for name in archive.namelist())
+            return archive.namelist()
     except zipfile.BadZipFile:
-        return False
+        return []

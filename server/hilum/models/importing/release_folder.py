@@ -27,7 +27,7 @@ class Imported:
 def import_release(kind: str, asked: Asked, name: str, version: str, out: Path) -> Imported:
     """Make `out/<name>@<version>/`. Raises ConfigurationError, and leaves nothing."""
     if kind not in KINDS:
-        raise ConfigurationError([f"unknown kind {kind!r}{nearest(kind, KINDS)}"])
+        raise ConfigurationError([f"unknown kind {kind!r}{nearest(kind, (*KINDS, 'onnx'))}"])
     target = out / f"{name}@{version}"
     if target.exists():
         raise ConfigurationError([f"{target} is there already: take another version, or remove it"])

@@ -11,6 +11,7 @@ import zipfile
 from collections.abc import Callable
 from typing import Any, BinaryIO, Final
 
+from hilum.models import pickled
 from hilum.models.importing.inert import InertUnpickler
 from hilum.models.importing.stored import ELEMENTS, Storage
 
@@ -38,8 +39,8 @@ def _open_zip(source: BinaryIO) -> tuple[Any, ReadStorage]:
     if len(names) != 1:
         raise Damaged("a zip file without data.pkl: no torch file")
     folder = names[0].removesuffix("data.pkl")
-    if any(name.startswith(f"{folder}code/") for name in archive.namelist()):
-        raise Damaged("a TorchScript archive; export it to ONNX with its authors' code")
+    if pickled.is_scripted(archive.namelist()):
+        raise Damaged(pickled.SCRIPTED)
     if f"{folder}byteorder" in archive.namelist() and _entry(archive, f"{folder}byteorder") != b"little":
         raise Damaged("written by a big-endian machine")
     content = InertUnpickler(io.BytesIO(_entry(archive, names[0])), encoding=_ENCODING).load()
