@@ -31,6 +31,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from hilum.domain import IMAGE_SOP_CLASSES, SR_LADDER, TRANSFER_SYNTAXES
 from hilum.errors import ConfigurationError
+from hilum.texts import LongString, Named, Paragraph
 
 AeTitle = Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[^\\\x00-\x1f]*$")]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -82,7 +83,7 @@ class _Section(BaseModel):
 class Site(_Section):
     """Who runs this installation."""
 
-    name: str = Field("Hilum", max_length=64, description="Institution or installation name; written into reports.")
+    name: LongString = Field("Hilum", description="Institution or installation name; written into reports. No backslash.")
     state_dir: Path = Field(Path("state"), description="Folder for the archive, the ledger, built models and run-time files.")
 
 
@@ -356,7 +357,7 @@ class Ledger(_Section):
 class Report(_Section):
     """What every document says about its maker."""
 
-    manufacturer: str = Field("Hilum project", max_length=64, description="Manufacturer (0008,0070) of documents.")
+    manufacturer: Named = Field("Hilum project", description="Manufacturer (0008,0070) of documents. At most 64 characters, no backslash.")
     series_number: int = Field(9001, ge=1, le=2147483647, description="Series Number of the SR series.")
     heat_map_series_number: int = Field(9002, ge=1, le=2147483647, description="Series Number of the heat maps' series.")
     intended_use: Literal["research", "triage"] = Field(
@@ -364,9 +365,8 @@ class Report(_Section):
         description="Profile of intended use. triage: heat maps are neither made nor linked, whatever a destination asks for "
         "(a triage device notifies and does not mark the image, 21 CFR 892.2080).",
     )
-    disclaimer: str = Field(
+    disclaimer: Paragraph = Field(
         "AI result, not verified by a physician. For research use only, not for diagnosis.",
-        max_length=1024,
         description="Sentence that accompanies every result.",
     )
 

@@ -109,6 +109,13 @@ def test_untrained_weights_decide_nothing(tmp_path: Path) -> None:
         ('"onnxruntime"', '"openvino"\nprecision = "int8"', "int8 runs on onnxruntime only"),
         ("views = ", 'recipe = "nih_pil_bicubic_225"\nviews = ', "did you mean 'nih_pil_bicubic_224'"),
         ("normalise = ", "normalize = ", "did you mean 'normalise'"),
+        ("views = ", 'receipe = "nih_pil_bicubic_224"\nviews = ', "unknown field 'receipe'; did you mean 'recipe'?"),
+        ("Hilum's tests", "Firma A\\\\B", "manufacturer: must not hold a backslash"),
+        ("Hilum's tests", "Firma\\u0000", "manufacturer: must not hold control characters or line ends"),
+        ("Hilum's tests", " ", "manufacturer: must not be blank"),
+        ("Hilum's tests", "x" * 65, "manufacturer: String should have at most 64 characters"),
+        ("Tests of Hilum itself.", "Tests.\\u0007", "intended_use: must not hold control characters, but for tabs"),
+        ('"pneumothorax"', '"pneumothorax", text = "of\\nlines"', "labels.1.text: must not hold control characters or line ends"),
     ],
 )
 def test_contradictions_are_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
@@ -156,6 +163,8 @@ def test_a_calibration_gives_a_probability_to_every_label(tmp_path: Path, lines:
         ('method = "platt"\nlabels = { pneumothorax = { a = 1.0, b = 0.0 } }', "no a and b for cardiomegaly, pleural_effusion"),
         ('method = "platt"\na = 1.0\nb = 0.0\nlabels = { edema = { a = 1.0, b = 0.0 } }', "edema is no label of this release"),
         ('metod = "platt"\na = 1.0\nb = 0.0', "did you mean 'method'?"),
+        ('method = "platt"\na = -1.2\nb = 0.1', "have the other sign: a = -A, b = -B (got -1.2)"),
+        ('method = "platt"\nlabels = { pneumothorax = { a = -1.0, b = 0.0 } }', "pneumothorax.a: must be above 0"),
     ],
 )
 def test_a_calibration_with_gaps_is_refused(tmp_path: Path, lines: str, says: str) -> None:

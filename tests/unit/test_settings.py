@@ -83,6 +83,9 @@ def test_every_problem_is_named_at_once_with_the_nearest_known_key(tmp_path: Pat
         ('[watch.a]\npath = "/"\n', "a: path must lie beside site.state_dir"),
         ('[watch.a]\npath = "/srv/in"\n[watch.b]\npath = "/srv/in/b"\n', "b: path must lie beside the path of a"),
         ('[watch.a]\npath = "/srv/in"\ncalled_ae_title = "NIGTH"\n', "NIGTH is not in receive.ae_titles"),
+        ("[site]\nname = 'A\\B'\n", "site.name: must not hold a backslash"),
+        ('[report]\nmanufacturer = " "\n', "report.manufacturer: must not be blank"),
+        ('[report]\ndisclaimer = "a\\u0007"\n', "report.disclaimer: must not hold control characters"),
         ('[stow]\ncalled_ae_title = "NIGTH"\n', "stow: called_ae_title NIGTH is not in receive.ae_titles"),
     ],
 )

@@ -99,7 +99,7 @@ def _release(table: ManifestTable, spec: InputSpec) -> Release:
         task=table.task,
         citation=table.citation or "",
         operating_points=points.model_dump() if points else None,
-        members=tuple(member.name or f"member_{number}" for number, member in enumerate(table.weights.members, start=1)),
+        members=table.weights.member_names,
         rule=table.weights.rule or "",
     )
 

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-Sentence = Annotated[str, Field(min_length=1, max_length=1024)]
+from hilum.texts import Line, Paragraph
+
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 FileName = Annotated[str, Field(pattern=r"^[\w.+-]+$")]
 ReleaseName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
@@ -32,7 +33,7 @@ class LabelTable(Table):
         description="Code value in the private scheme 99HILUM, for what no concept means; `text` goes with it. Its key is the same in"
         " small letters.",
     )
-    text: str | None = Field(None, min_length=1, max_length=64, description="Words in reports, where the concept's own do not fit.")
+    text: Line | None = Field(None, description="Words in reports, where the concept's own do not fit: a line of at most 64 characters.")
     operating_point: float | Literal["none"] | None = Field(
         None,
         description="The finding is present at this score and above. A trained release must give it for every label that may be asserted,"
@@ -65,15 +66,25 @@ class LabelTable(Table):
 class OperatingPointsTable(Table):
     """Where the operating points come from. Required as soon as a label has one."""
 
-    measured_on: Sentence = Field(description="The cases on which they were chosen; say so when there were none.")
-    criterion: Sentence = Field(description="By which rule: Youden's J, sensitivity 0.95, PPV 0.8, a convention …")
+    measured_on: Paragraph = Field(description="The cases on which they were chosen; say so when there were none.")
+    criterion: Paragraph = Field(description="By which rule: Youden's J, sensitivity 0.95, PPV 0.8, a convention …")
+
+
+def _rising_slope(a: float) -> float:
+    if a <= 0:
+        sign = "Platt's own A and scikit-learn's a_ have the other sign: a = -A, b = -B"
+        raise ValueError(f"must be above 0: a higher logit may not mean a lower probability. {sign}")
+    return a
+
+
+Slope = Annotated[float, AfterValidator(_rising_slope)]
 
 
 class PlattTable(Table):
-    """probability = sigmoid(a * logit + b), Platt 1999."""
+    """probability = sigmoid(a * logit + b). Platt's own A and B (1999), scikit-learn's `a_` and `b_`, have the other sign."""
 
-    a: float = Field(description="Slope.")
-    b: float = Field(description="Offset.")
+    a: Slope = Field(description="Slope, above 0: -A of Platt's.")
+    b: float = Field(description="Offset: -B of Platt's.")
 
 
 Points = tuple[tuple[float, Share], ...]
@@ -83,12 +94,12 @@ class CalibrationTable(Table):
     """From logits to probabilities, and where that was measured. Without this table no number is called a probability."""
 
     method: Literal["temperature", "platt", "isotonic"] = Field(
-        description="`temperature`: one for all labels (Guo et al. 2017). `platt`: sigmoid(a * logit + b) (Platt 1999)."
-        " `isotonic`: a monotone line through points (Zadrozny and Elkan 2002)."
+        description="`temperature`: one for all labels (Guo et al. 2017). `platt`: sigmoid(a * logit + b) (Platt 1999, whose A and B"
+        " are -a and -b). `isotonic`: a monotone line through points (Zadrozny and Elkan 2002)."
     )
-    measured_on: Sentence = Field(description="The cases on which it was fitted.")
+    measured_on: Paragraph = Field(description="The cases on which it was fitted.")
     temperature: float | None = Field(None, gt=0, description="Logits are divided by it before the activation.")
-    a: float | None = Field(None, description="Slope for every label without its own.")
+    a: Slope | None = Field(None, description="Slope for every label without its own, above 0.")
     b: float | None = Field(None, description="Offset for every label without its own.")
     labels: Mapping[str, PlattTable] | None = Field(
         None, description="Slope and offset by label: `{ pneumothorax = { a = 1.2, b = -0.3 } }`."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from hilum.models import terminology
+from hilum.models import pickled, terminology
 from hilum.models.manifest_labels import CalibrationTable, GoldenTable, LabelTable
 from hilum.models.manifest_tables import ManifestTable, ModelTable
 
@@ -47,9 +47,10 @@ def _weights_problems(table: ManifestTable) -> Iterator[str]:
     suffix = ".onnx" if architecture == "onnx" else ".safetensors"
     for file in weights.files:
         if file.endswith(_PICKLES):
-            yield f"weights: {file} is a pickle, which may run code when it is read: `hilum models import` makes a safe file of it, once"
+            yield f"weights: {file} is {pickled.ADVICE}"
         elif not file.endswith(suffix):
             yield f"weights: {architecture} takes {suffix}, got {file}"
+    yield from (f"weights.members: {name} stands twice" for name in _twice(weights.member_names))
     if architecture == "onnx" and not weights.is_trained:
         yield "weights: an onnx network cannot be made from a seed; give file and sha256"
     if table.engine.precision == "int8" and architecture != "onnx":
@@ -79,7 +80,7 @@ def _why_no_cam(table: ManifestTable) -> str:
 def _name_problems(table: ManifestTable, nearest: Nearest) -> Iterator[str]:
     codes = terminology.load()
     keys = [label.key(index) for index, label in enumerate(table.labels)]
-    yield from (f"labels: {key} stands twice" for key in sorted({key for key in keys if keys.count(key) > 1}))
+    yield from (f"labels: {key} stands twice" for key in _twice(keys))
     private = {concept.code.value for concept in codes.concepts.values() if concept.code.scheme == terminology.PRIVATE_SCHEME}
     for index, label in enumerate(table.labels):
         if label.concept and label.concept not in codes.concepts:
@@ -88,6 +89,10 @@ def _name_problems(table: ManifestTable, nearest: Nearest) -> Iterator[str]:
             yield f"labels.{index}.concept: unknown {label.concept!r}{hint}"
         if label.private and (label.private in private or label.key(index) in codes.concepts):
             yield f"labels.{index}.private: {label.private} is taken by docs/terminology.md; name its concept, or take another"
+
+
+def _twice(names: Sequence[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})
 
 
 def _decision_problems(label: LabelTable, table: ManifestTable) -> Iterator[str]:

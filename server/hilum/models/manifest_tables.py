@@ -15,10 +15,10 @@ from hilum.models.manifest_labels import (
     OperatingPointsTable,
     ReleaseName,
     ReleaseVersion,
-    Sentence,
     Sha256,
     Table,
 )
+from hilum.texts import Named, Paragraph
 
 
 class OptionsTable(Table):
@@ -60,7 +60,7 @@ class MemberTable(Table):
     """One network of an ensemble, of the same architecture, input and outputs as the others."""
 
     name: str | None = Field(
-        None, pattern=r"^[a-z0-9][a-z0-9_]{0,39}$", description="For its numbers in the JSON result; absent: member_1 …"
+        None, pattern=r"^[a-z0-9][a-z0-9_]{0,39}$", description="For its numbers in the JSON result; no two alike. Absent: member_1 …"
     )
     file: FileName | None = Field(None, description="Its weights file.")
     sha256: Sha256 | None = Field(None, description="Of the file.")
@@ -102,6 +102,11 @@ class WeightsTable(Table):
     def is_trained(self) -> bool:
         """Whether every weight comes from a file."""
         return self.seed is None and all(member.seed is None for member in self.members)
+
+    @property
+    def member_names(self) -> tuple[str, ...]:
+        """Of an ensemble's networks, in the order of their numbers."""
+        return tuple(member.name or f"member_{number}" for number, member in enumerate(self.members, start=1))
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -165,11 +170,11 @@ class ManifestTable(Table):
     name: ReleaseName = Field(description="Of the release; the folder is `name@version`.")
     version: ReleaseVersion = Field(description="Of the release. Other numbers are another version.")
     task: Literal["classification"] = Field("classification", description="What the network does: one number for each label.")
-    manufacturer: str = Field(min_length=1, max_length=64, description="Who stands behind the weights; in every report.")
-    intended_use: Sentence = Field(description="For what, and for whom, the release may be used; in every report.")
-    licence: Sentence = Field(description="Of the weights.")
-    source: Sentence = Field(description="Where the weights come from, so that somebody else finds the same file.")
-    citation: Sentence | None = Field(None, description="The publication to cite.")
+    manufacturer: Named = Field(description="Who stands behind the weights; in every report. At most 64 characters, without a backslash.")
+    intended_use: Paragraph = Field(description="For what, and for whom, the release may be used; in every report.")
+    licence: Paragraph = Field(description="Of the weights.")
+    source: Paragraph = Field(description="Where the weights come from, so that somebody else finds the same file.")
+    citation: Paragraph | None = Field(None, description="The publication to cite.")
     labels: tuple[LabelTable, ...] = Field(min_length=1, description="One for each output, in the order of the outputs.")
     model: ModelTable = Field(description="The network and how its outputs are read.")
     weights: WeightsTable = Field(description="Where the numbers come from.")
