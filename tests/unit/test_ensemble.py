@@ -9,8 +9,10 @@ import onnx
 import pytest
 
 from hilum.errors import ConfigurationError
-from hilum.models import build, embedded_model
+from hilum.models import build, embedded_model, manifest
+from hilum.models.checking import check
 from hilum.models.ensemble_rules import mean_score, rule_nodes
+from hilum.models.facts import Places
 from tests.support.ensembles import MEMBERS, ensemble_manifest, make_trio, member_logits
 from tests.support.models import Tiny, pictures, tiny_network, write_release
 
@@ -108,8 +110,17 @@ def test_members_of_different_opsets_are_refused(tmp_path: Path) -> None:
     folder = write_release(tmp_path / "manifests", ensemble_manifest(files, "mean_score"))
     for file in files:
         (folder / file.name).write_bytes(file.read_bytes())
+    lines = [line.text for line in check(["trio@1"], Places(tmp_path / "manifests", tmp_path / "built"), is_run=False)]
+    assert "its members were exported with different ONNX opsets (16 and 17); export them with the same one" in lines
     with pytest.raises(ConfigurationError, match="different ONNX opsets"):
         build.build(["trio@1"], tmp_path / "manifests", tmp_path / "built", progress=lambda _: None)
+
+
+def test_two_members_of_one_name_are_refused(tmp_path: Path) -> None:
+    files = [tiny_network(tmp_path / f"{name}.onnx") for name in MEMBERS]
+    text = ensemble_manifest(files, "mean_score").replace('name = "third"', 'name = "member_2"')
+    with pytest.raises(ConfigurationError, match=r"weights\.members: member_2 stands twice"):
+        manifest.read(write_release(tmp_path / "manifests", text) / "manifest.toml")
 
 
 def test_another_rule_or_activation_makes_the_tree_stale(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -132,9 +133,46 @@ def contradictory(model: onnx.ModelProto) -> None:
     tensor.CopyFrom(onnx.numpy_helper.from_array(twice, tensor.name))
 
 
+def behind_the_head(*nodes: onnx.NodeProto, **constants: np.ndarray) -> Callable[[onnx.ModelProto], None]:
+    """`nodes` make `output` of `head`, the logits."""
+
+    def change(model: onnx.ModelProto) -> None:
+        model.graph.node.pop()
+        model.graph.node.extend(nodes)
+        model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in constants.items())
+
+    return change
+
+
+def training(model: onnx.ModelProto) -> None:
+    """BatchNormalization as torch exports it without net.eval()."""
+    three = {name: np.ones(3, np.float32) for name in ("scale", "shift", "mean", "var")}
+    names = ["output", "new_mean", "new_var"]
+    behind_the_head(onnx.helper.make_node("BatchNormalization", ["head", *three], names, training_mode=1), **three)(model)
+
+
+dropout = behind_the_head(onnx.helper.make_node("Dropout", ["head", "", "on"], ["output"]), on=np.array(True))
+noise = behind_the_head(onnx.helper.make_node("RandomNormalLike", ["head"], ["n"]), onnx.helper.make_node("Add", ["head", "n"], ["output"]))
+limited_score = behind_the_head(
+    onnx.helper.make_node("Sigmoid", ["head"], ["score"]),
+    onnx.helper.make_node("Clip", ["score", "low"], ["output"]),
+    low=np.array(1e-6, np.float32),
+)
+one_head_a_label = behind_the_head(
+    onnx.helper.make_node("Split", ["head"], ["a", "b", "c"], axis=1),
+    *(onnx.helper.make_node("Sigmoid", [name], [f"{name}_score"]) for name in "abc"),
+    onnx.helper.make_node("Concat", ["a_score", "b_score", "c_score"], ["output"], axis=1),
+)
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
+        (training, "1 x BatchNormalization in training mode: an image's answer depends on its neighbours in the batch; export"),
+        (dropout, "1 x Dropout in training mode: answers depend on chance"),
+        (noise, "1 x RandomNormalLike: answers depend on chance"),
+        (limited_score, 'comes out of a sigmoid, and model.activation sigmoid would follow it; say weights.output = "head"'),
+        (one_head_a_label, 'no single tensor holds the logits: export it without its sigmoid, or say model.activation = "none"'),
         (cut_short, "not a readable ONNX file"),
         (contradictory, "no valid ONNX network: [ShapeInferenceError]"),
         (old_opset, "its opset is 9; 11 to"),
@@ -173,9 +211,39 @@ def test_a_network_that_the_engine_cannot_run_is_refused_with_its_words(
         bench.build()
 
 
-def test_weights_that_are_no_numbers(bench: Bench) -> None:
-    bench.bring(tiny_network(bench.folder / "nan.onnx", weights=np.where(TINY_WEIGHTS == 4, np.nan, TINY_WEIGHTS)))
-    assert "weights holds NaN: the weights are damaged" in bench.problem()
+@pytest.mark.parametrize(("number", "says"), [(np.nan, "NaN"), (-np.inf, "infinite numbers")])
+def test_weights_that_are_no_numbers(bench: Bench, number: float, says: str) -> None:
+    bench.bring(tiny_network(bench.folder / "nan.onnx", weights=np.where(TINY_WEIGHTS == 4, number, TINY_WEIGHTS)))
+    assert f"weights holds {says}: the weights are damaged" in bench.problem()
+
+
+def test_what_looks_alike_and_is_harmless(bench: Bench) -> None:
+    """A dropout that is switched off, a mask of infinities, and scores that the manifest takes as they are."""
+    mask = onnx.helper.make_node("Max", ["dropped", "mask"], ["masked"])
+    bench.bring(
+        changed(
+            bench.network,
+            behind_the_head(
+                onnx.helper.make_node("Dropout", ["head", "", "on"], ["dropped"]),
+                mask,
+                onnx.helper.make_node("Sigmoid", ["masked"], ["output"]),
+                on=np.array(False),
+                mask=np.full(3, -np.inf, np.float32),
+            ),
+        )
+    )
+    assert "comes out of a sigmoid" in bench.problem()
+    bench.write(tiny_manifest(file_sha256(bench.network)).replace('"sigmoid"', '"none"'))
+    assert not any(line.startswith(Verdict.PROBLEM) for line in bench.lines())
+
+
+def test_an_answer_that_depends_on_the_other_images_of_a_batch(bench: Bench) -> None:
+    mean = onnx.helper.make_node("ReduceMean", ["head"], ["of_batch"], axes=[0])
+    bench.bring(changed(bench.network, behind_the_head(mean, onnx.helper.make_node("Sub", ["head", "of_batch"], ["output"]))))
+    with pytest.raises(
+        ConfigurationError, match=r"depends on its neighbours in the batch, or on chance: .*; export .* after net\.eval\(\)"
+    ):
+        bench.build()
 
 
 def test_another_number_of_labels_than_outputs(bench: Bench) -> None:
@@ -220,6 +288,16 @@ def test_a_pickle_is_recognised_whatever_it_is_called(bench: Bench, make: Callab
     text = tiny_manifest(file_sha256(made)).replace("tiny.onnx", name).replace('"onnx"', f'"{architecture}"')
     write_release(bench.folder / "manifests", text)
     assert f"{made} is a pickle, which may run code when it is read: `hilum models import` makes a safe file of it" in bench.problem()
+
+
+def test_a_network_with_its_code_is_no_checkpoint(bench: Bench) -> None:
+    """An archive as torch.jit.save writes it."""
+    archive = bench.folder / "scripted.onnx"
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("scripted/data.pkl", pickle.dumps({}))
+        made.writestr("scripted/code/__torch__.py", "")
+    bench.bring(archive)
+    assert "tiny.onnx is a TorchScript archive; export it to ONNX" in bench.problem()
 
 
 @pytest.mark.parametrize("name", ["tiny.pth", "tiny.pt", "tiny.pth.tar", "tiny.bin", "tiny.pkl"])

@@ -221,6 +221,35 @@ def test_an_output_of_unknown_length_is_passed_over(tmp_path: Path) -> None:
     assert 'output = "y"' in drafted(tmp_path, file)
 
 
+def test_of_several_outputs_the_one_as_long_as_the_labels_is_taken(tmp_path: Path) -> None:
+    file = network(tmp_path / "chest.onnx")
+    model = onnx.load(file)
+    model.graph.node.append(helper.make_node("Concat", ["y", "y"], ["features"], axis=1))
+    model.graph.output.insert(0, helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", 6]))
+    onnx.save(model, file)
+    (tmp_path / "labels.txt").write_text("Mass\nNodule\nEdema\n")
+    text = drafted(tmp_path, file, str(tmp_path / "labels.txt"))
+    assert '# its outputs are features (N, 6), y (N, 3); y is taken.\noutput = "y"' in text
+    assert '# EDIT: a guess; its outputs are features (N, 6), y (N, 3); features is taken.\noutput = "features"' in drafted(
+        tmp_path, file, version="2"
+    )
+    with pytest.raises(ConfigurationError, match=r"has 14 labels, the network 6 outputs \(features\) or 3 outputs \(y\): one a line"):
+        drafted(tmp_path, file, "nih_14", version="3")
+
+
+def test_a_sigmoid_for_each_label_leaves_no_logits_and_is_not_done_twice(tmp_path: Path) -> None:
+    file = network(tmp_path / "chest.onnx", last="Sigmoid")
+    model = onnx.load(file)
+    model.graph.node[-1].output[0] = "score"
+    model.graph.node.append(helper.make_node("Concat", ["score"], ["y"], axis=1))
+    onnx.save(model, file)
+    text = drafted(tmp_path, file)
+    assert 'activation = "none" # its scores come out of a sigmoid already' in text
+    assert "no single tensor holds the logits before it" in text
+    (tmp_path / "manifests/chest@1/manifest.toml").write_text(finished(text))
+    assert problems(tmp_path, "chest@1") == []
+
+
 def test_metadata_of_another_length_is_no_list_of_labels(tmp_path: Path) -> None:
     assert "EDIT: what output 0 means" in drafted(tmp_path, network(tmp_path / "chest.onnx", metadata={"names": "one, two"}))
 

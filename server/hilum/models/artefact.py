@@ -13,6 +13,7 @@ from hilum.models.manifest import Manifest
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _IMAGES: Final = 3  # on which the bias of maps is measured
+_REPEATED: Final = 1e-4  # of a logit: one engine, in float32, alone and in a batch; mostly it is the same bits
 _TOLD_APART: Final = 3.0  # times the tolerance: a canary that a constant image could pass proves nothing
 
 
@@ -48,7 +49,7 @@ def find_weights(manifest: Manifest, weights_dir: Path | None) -> Path:
     if (found := identity.file_sha256(path)) != sha256:
         raise _refused(release.id, f"{path} has sha256 {found}, the manifest {sha256}: bring that file, or make a release for this one")
     if pickled.is_pickle(path):
-        raise _refused(release.id, f"{path} is {pickled.ADVICE}")
+        raise _refused(release.id, f"{path} is {pickled.advice(path)}")
     return path
 
 
@@ -58,14 +59,27 @@ def reference(manifest: Manifest, artefact: Path) -> dict[str, Array]:
     run = embedded_model.open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)
     image = canary.canary_image(manifest.spec)
     outputs = dict(run(image))
-    logits, constant = outputs["logits"], run(np.full_like(image, image.flat[0]))["logits"]
+    logits, neighbours = outputs["logits"], (np.full_like(image, image.flat[0]), canary.known_image(manifest.spec, 1))
+    constant, among_others, _ = run(np.concatenate([neighbours[0], image, neighbours[1]]))["logits"]
     if not np.isfinite(logits).all():
         raise _refused(release.id, "the canary's logits are not finite; the weights are damaged")
+    _require_own_answer(manifest, logits, among_others)
     apart, needed = float(np.abs(logits - constant).max()), _TOLD_APART * canary.tolerance(engine)
     if apart < needed:
         problem = f"canary and constant image differ by {apart:.2g}, less than {needed:.2g}"
         raise _refused(release.id, f"{problem}: set a smaller engine.tolerance")
     return outputs
+
+
+def _require_own_answer(manifest: Manifest, alone: Array, among_others: Array) -> None:
+    """The canary between two others gets the logits that it gets alone: whose images share a batch must not be seen in an answer."""
+    engine, differs = manifest.engine, float(np.abs(among_others - alone).max())
+    is_exact = engine.precision == "f32" and engine.tolerance is None
+    allowed = _REPEATED * max(1.0, float(np.abs(alone).max())) if is_exact else canary.tolerance(engine)
+    if not differs <= allowed:
+        cause = "an image's answer depends on its neighbours in the batch, or on chance"
+        off = f"the canary's differs by {differs:.2g} between alone and in a batch, {allowed:.2g} is allowed"
+        raise _refused(manifest.release.id, f"{cause}: {off}; export the network after net.eval(), without dropout")
 
 
 def cam_bias(manifest: Manifest, artefact: Path) -> list[float] | None:

@@ -12,11 +12,13 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from hilum.errors import ConfigurationError
-from hilum.models import contract, early_pooling, onnx_file
+from hilum.models import contract, early_pooling, onnx_file, restless
 from hilum.models.canary import known_image, tolerance
 from hilum.models.embedded_model import onnxruntime_errors, onnxruntime_session, open_engine
 from hilum.models.manifest import Manifest
+from hilum.models.onnx_ending import ending
 from hilum.models.prologue import Array, normalised
+from hilum.models.toml_text import quoted
 
 _PREFIX: Final = "hilum_"
 _OURS: Final = ("image", "logits", "cam")
@@ -86,6 +88,20 @@ def _misfits(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
             yield f"its outputs are {', '.join(sorted(outputs))}; weights.{field} says {name}"
         elif name and contract.clash(found := tensors[name][1], sizes):
             yield f"its output {name} is {found}; the manifest has {labels} labels"
+    yield from _activated_twice(model, manifest)
+    yield from restless.problems(model, filter(None, (weights.output, weights.cam)))
+
+
+def _activated_twice(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
+    output, activation = manifest.weights.output, manifest.release.activation
+    ended = ending(model, output)
+    if ended is None or activation == "none":
+        return
+    if ended.logits is None:
+        advice = f'no single tensor holds the logits: export it without its {ended.activation}, or say model.activation = "none"'
+    else:
+        advice = f"say weights.output = {quoted(ended.logits)}, the tensor before it"
+    yield f"its output {output} comes out of a {ended.activation}, and model.activation {activation} would follow it; {advice}"
 
 
 def _rename_tensor(graph: onnx.GraphProto, old: str, new: str) -> None:

@@ -78,7 +78,9 @@ def _label(name: str | None, index: int) -> str:
 def _model(facts: Facts) -> Iterator[str]:
     yield "[model]"
     yield 'architecture = "onnx"'
-    if facts.ending:
+    if facts.ending and facts.ending.logits is None:
+        yield f'activation = "none" # its scores come out of a {facts.ending.activation} already; see weights.output'
+    elif facts.ending:
         yield f'activation = "{facts.ending.activation}" # the last operator of the network; see weights.output'
     else:
         yield 'activation = "sigmoid" # EDIT: a guess. "softmax" where exactly one label is true for an image, "none" for other numbers'
@@ -90,12 +92,26 @@ def _weights(facts: Facts) -> Iterator[str]:
     yield f"file = {quoted(facts.file)}"
     yield f'sha256 = "{facts.sha256}"'
     yield f"input = {quoted(facts.input)}"
-    if facts.ending:
-        answer = label_names.printable(facts.output)
-        yield f"# {answer} is a {facts.ending.activation} already; this is the tensor before it, so that logits are logits."
-    yield f"output = {quoted(facts.ending.logits if facts.ending else facts.output)}"
+    yield from _output(facts)
     if facts.cam:
         yield f"# cam = {quoted(facts.cam)} # EDIT: remove the first # if these are class activation maps: mean of a map + bias = logit"
+
+
+def _output(facts: Facts) -> Iterator[str]:
+    answer, ended = label_names.printable(facts.output), facts.ending
+    if len(facts.choices) > 1:
+        shown = ", ".join(f"{label_names.printable(name)} (N, {length})" for name, length in facts.choices.items())
+        yield from _comment(f"{'EDIT: a guess; ' if facts.is_guessed else ''}its outputs are {shown}; {answer} is taken.")
+    if ended and ended.logits:
+        yield f"# {answer} is a {ended.activation} already; this is the tensor before it, so that logits are logits."
+    elif ended:
+        said = (
+            f"{answer} is a {ended.activation} already, and no single tensor holds the logits before it: its scores are taken as they are."
+        )
+        yield from _comment(
+            f"{said} Exported without that {ended.activation}, it would have logits, which a temperature or Platt's method need."
+        )
+    yield f"output = {quoted((ended and ended.logits) or facts.output)}"
 
 
 def _input(facts: Facts) -> Iterator[str]:

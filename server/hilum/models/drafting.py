@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +16,7 @@ import onnx
 from pydantic import TypeAdapter, ValidationError
 
 from hilum.errors import ConfigurationError
-from hilum.models import draft_text, identity, label_names, manifest, manifest_words, onnx_file
+from hilum.models import draft_text, identity, label_names, manifest, manifest_words, onnx_ending, onnx_file
 from hilum.models.contract import Tensor
 from hilum.models.manifest_labels import ReleaseName, ReleaseVersion
 
@@ -24,7 +25,10 @@ _USUAL_SIZE: Final = 224
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an ONNX file says of itself. `size`: height and width, None where any goes. `ending`: its output is a score already."""
+    """What an ONNX file says of itself. `size`: height and width, None where any goes. `ending`: its output is a score already.
+
+    `choices`: all outputs that could be the one, with their lengths; `is_guessed`: several of them fit as well.
+    """
 
     file: str
     sha256: str
@@ -34,7 +38,9 @@ class Facts:
     size: tuple[int | None, int | None]
     output: str
     outputs: int
-    ending: onnx_file.Ending | None
+    choices: Mapping[str, int]
+    is_guessed: bool
+    ending: onnx_ending.Ending | None
     cam: str | None
     is_quantised: bool
     labels: label_names.Named | None
@@ -91,8 +97,10 @@ def read_facts(file: Path, labels: str | None) -> Facts:
     if problems:
         raise ConfigurationError([f"{file}: {problem}" for problem in problems])
     (input_name, (_, (_, channels, height, width))) = next(iter(inputs.items()))
-    output, count = next((name, sizes[1]) for name, (_, sizes) in outputs.items() if len(sizes) == 2 and sizes[1])
     assert channels is not None
+    choices = {name: sizes[1] for name, (_, sizes) in outputs.items() if len(sizes) == 2 and sizes[1]}
+    fitting = label_names.fitting(labels, onnx_file.metadata(model), choices)
+    output, count = fitting[0], choices[fitting[0]]
     return Facts(
         file=re.sub(r"[^\w.+-]", "_", file.name),
         sha256=identity.file_sha256(file),
@@ -102,7 +110,9 @@ def read_facts(file: Path, labels: str | None) -> Facts:
         size=(height, width),
         output=output,
         outputs=count,
-        ending=onnx_file.ending(model, output),
+        choices=choices,
+        is_guessed=len(fitting) > 1,
+        ending=onnx_ending.ending(model, output),
         cam=next((name for name, (_, sizes) in outputs.items() if len(sizes) == 4 and sizes[1] == count), None),
         is_quantised=onnx_file.is_quantised(model),
         labels=label_names.named(labels, onnx_file.metadata(model), count),

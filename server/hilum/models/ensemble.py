@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from hilum.models.manifest import Manifest
 from hilum.models.manifest_tables import WeightsTable
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Opsets = tuple[tuple[str, int], ...]
 PARITY: Final = 1e-5
 """Largest difference of a logit between a member by itself and in the merged graph, both on ONNX Runtime in float32."""
 _LARGEST_BYTES: Final = 2**31 - 1  # of one protobuf message
@@ -53,8 +54,7 @@ def members(manifest: Manifest) -> Iterator[Manifest]:
 def merge(networks: Sequence[onnx.ModelProto], manifest: Manifest) -> onnx.ModelProto:
     """One model of artefacts that take `image` and give `logits` (and `cam`)."""
     release = manifest.release
-    if len({_opsets(each) for each in networks}) > 1:
-        raise ConfigurationError([f"{release.id}: its members were exported with different ONNX opsets; export them with the same one"])
+    require_one_opset(manifest, {opsets(each) for each in networks})
     graphs = [_prefixed(each, prefix) for each, prefix in zip(networks, _prefixes(len(networks)), strict=True)]
     head, head_constants = rule_nodes(release, _prefixes(len(networks)))
     merged = helper.make_graph(
@@ -71,6 +71,14 @@ def merge(networks: Sequence[onnx.ModelProto], manifest: Manifest) -> onnx.Model
     return model
 
 
+def require_one_opset(manifest: Manifest, found: Set[Opsets]) -> None:
+    """One graph has one. Raises ConfigurationError."""
+    if len(found) > 1:
+        shown = " and ".join(", ".join(f"{domain} {version}".strip() for domain, version in each) for each in sorted(found))
+        problem = f"its members were exported with different ONNX opsets ({shown}); export them with the same one"
+        raise ConfigurationError([f"{manifest.release.id}: {problem}"])
+
+
 def _prefixed(network: onnx.ModelProto, prefix: str) -> onnx.GraphProto:
     """Every name but that of the image, which all members read: TensorRT takes no uint8 tensor inside a network, not even a copy."""
     graph: onnx.GraphProto = compose.add_prefix(network, prefix).graph
@@ -83,7 +91,8 @@ def _prefixes(count: int) -> list[str]:
     return [f"member_{number + 1}_" for number in range(count)]
 
 
-def _opsets(model: onnx.ModelProto) -> tuple[tuple[str, int], ...]:
+def opsets(model: onnx.ModelProto) -> Opsets:
+    """Which version of each domain's operators a network is written in."""
     return tuple(sorted((each.domain, each.version) for each in model.opset_import))
 
 

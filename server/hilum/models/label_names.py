@@ -28,11 +28,26 @@ class Named:
 
 def named(asked: str | None, metadata: Mapping[str, str], outputs: int) -> Named | None:
     """From what was asked for, else what the network says; None where nobody says it. Raises ConfigurationError."""
-    found = _asked(asked) if asked else _in_metadata(metadata, outputs)
-    if found is not None and len(found.names) != outputs:
-        counts = f"{len(found.names)} labels, the network {outputs} outputs"
+    if asked:
+        fitting(asked, metadata, {"": outputs})
+        return _asked(asked)
+    return _in_metadata(metadata, outputs)
+
+
+def fitting(asked: str | None, metadata: Mapping[str, str], outputs: Mapping[str, int]) -> list[str]:
+    """Which of the outputs, by name and length, are as long as the labels are many; all of them where nobody says any labels.
+
+    Raises ConfigurationError: none is.
+    """
+    if not asked:
+        return [name for name, length in outputs.items() if _in_metadata(metadata, length)] or list(outputs)
+    found = _asked(asked)
+    fits = [name for name, length in outputs.items() if length == len(found.names)]
+    if not fits:
+        lengths = " or ".join(f"{length} outputs{f' ({printable(name)})' if len(outputs) > 1 else ''}" for name, length in outputs.items())
+        counts = f"{len(found.names)} labels, the network {lengths}"
         raise ConfigurationError([f"{found.origin} has {counts}: one a line, in the order of the outputs"])
-    return found
+    return fits
 
 
 def concept_of(name: str) -> str | None:

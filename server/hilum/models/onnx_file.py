@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,22 +21,14 @@ _FLOATS: Final = {
     onnx.TensorProto.FLOAT16,
     onnx.TensorProto.BFLOAT16,
 }
-_ACTIVATIONS: Final = {"Sigmoid": "sigmoid", "Softmax": "softmax"}
-_PASSING: Final = frozenset({"Identity", "Cast"})
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """An output that is a score already: the activation inside the graph, and the name of the logits before it."""
-
-    activation: str
-    logits: str
+# Zero times infinity is no number. A mask of infinities is added, or chosen from, and does no harm.
+_MULTIPLYING: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization", "LayerNormalization"})
 
 
 def read(path: Path) -> onnx.ModelProto:
     """The network. Raises ConfigurationError: a pickle, not ONNX, weights in other files, weights that are no numbers."""
     if path.is_file() and pickled.is_pickle(path):
-        raise ConfigurationError([f"{path} is {pickled.ADVICE}"])
+        raise ConfigurationError([f"{path} is {pickled.advice(path)}"])
     try:
         model = onnx.load(path, load_external_data=False)
         problems = [f"{path}: {problem}" for problem in _weights_problems(model.graph)]
@@ -69,17 +60,6 @@ def outputs_of(model: onnx.ModelProto) -> dict[str, Tensor]:
     return {each.name: tensors[each.name] for each in model.graph.output}
 
 
-def ending(model: onnx.ModelProto, output: str) -> Ending | None:
-    """Whether this output comes out of a sigmoid or softmax; what only passes it on is looked through."""
-    makers = {name: node for node in model.graph.node for name in node.output}
-    node = makers.get(output)
-    while node is not None and node.op_type in _PASSING:
-        node = makers.get(node.input[0])
-    if node is None or node.op_type not in _ACTIVATIONS:
-        return None
-    return Ending(_ACTIVATIONS[node.op_type], node.input[0])
-
-
 def expose(model: onnx.ModelProto, name: str) -> None:
     """Make an inner tensor an output of the graph, so that logits before an activation can be had; nothing where it is one."""
     if name in {each.name for each in model.graph.output}:
@@ -102,12 +82,21 @@ def metadata(model: onnx.ModelProto) -> Mapping[str, str]:
 
 
 def _weights_problems(graph: onnx.GraphProto) -> Iterator[str]:
+    factors = {name for node in graph.node if node.op_type in _MULTIPLYING for name in node.input}
     for tensor in _constants(graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             yield "its weights lie in another file, which no digest covers; save it as one (onnx.save with save_as_external_data=False)"
             return
-        if tensor.data_type in _FLOATS and np.isnan(numpy_helper.to_array(tensor).astype(np.float32)).any():
-            yield f"{tensor.name or 'a constant'} holds NaN: the weights are damaged"
+        if tensor.data_type in _FLOATS and (held := _no_numbers(tensor, is_factor=tensor.name in factors)):
+            yield f"{tensor.name or 'a constant'} holds {held}: the weights are damaged"
+
+
+def _no_numbers(tensor: onnx.TensorProto, *, is_factor: bool) -> str | None:
+    values = numpy_helper.to_array(tensor)
+    values = values if tensor.data_type == onnx.TensorProto.DOUBLE else values.astype(np.float32)
+    if np.isnan(values).any():
+        return "NaN"
+    return "infinite numbers" if is_factor and np.isinf(values).any() else None
 
 
 def _constants(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:

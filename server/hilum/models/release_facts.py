@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,26 +13,41 @@ from hilum.models import artefact, build, canary, embedded_model, golden
 from hilum.models.facts import Fact, Places, Verdict
 from hilum.models.manifest import Manifest
 
+if TYPE_CHECKING:
+    import onnx
+
 
 def weights_facts(read: Manifest, places: Places) -> Iterator[Fact]:
     """The file is that of the manifest, fits it, holds no NaN and is no pickle; for each member of an ensemble."""
     from hilum.models import ensemble  # noqa: PLC0415 - onnx, which a list of releases does not need
 
+    opsets: set[ensemble.Opsets] = set()
+    problems: list[str] = []
     for member in list(ensemble.members(read)) if read.weights.members else [read]:
-        yield _one_network(member, places)
+        try:
+            fact, found = _one_network(member, places)
+        except ConfigurationError as error:
+            problems += error.problems
+            continue
+        yield fact
+        opsets |= {ensemble.opsets(found)} if found else set()
+    if problems:
+        raise ConfigurationError(problems)
+    ensemble.require_one_opset(read, opsets)
 
 
-def _one_network(read: Manifest, places: Places) -> Fact:
+def _one_network(read: Manifest, places: Places) -> tuple[Fact, onnx.ModelProto | None]:
+    """What is to be said of it; and the network, where it is in a file of ONNX."""
     if read.weights.file is None:
-        return Verdict.NOTE, f"weights: UNTRAINED, made from seed {read.weights.seed}: nothing is decided on them"
+        return (Verdict.NOTE, f"weights: UNTRAINED, made from seed {read.weights.seed}: nothing is decided on them"), None
     try:
         path = artefact.find_weights(read, places.weights_dir)
     except ConfigurationError:
         if _is_missing(read, places) and any(build.is_built(read.release, places.built_dir, profile) for profile in build.PROFILES):
-            return Verdict.NOTE, f"weights: {read.weights.file} is not here; what is built was made from it"
+            return (Verdict.NOTE, f"weights: {read.weights.file} is not here; what is built was made from it"), None
         raise
-    _require_fit(read, path)
-    return Verdict.OK, f"weights: {path.name} is the file of the manifest, fits it, and holds no NaN"
+    found = _require_fit(read, path)
+    return (Verdict.OK, f"weights: {path.name} is the file of the manifest, fits it, and holds no NaN"), found
 
 
 def _is_missing(read: Manifest, places: Places) -> bool:
@@ -39,17 +55,19 @@ def _is_missing(read: Manifest, places: Places) -> bool:
     return not any((folder / str(read.weights.file)).is_file() for folder in folders)
 
 
-def _require_fit(read: Manifest, path: Path) -> None:
+def _require_fit(read: Manifest, path: Path) -> onnx.ModelProto | None:
     if read.release.architecture == "onnx":
         from hilum.models import brought_onnx  # noqa: PLC0415 - build tools
 
-        brought_onnx.require_fit(read, path)
-    else:
-        from hilum.models import export  # noqa: PLC0415 - torch
+        return brought_onnx.require_fit(read, path)
+    from hilum.models import export  # noqa: PLC0415 - torch
 
-        damaged = [name for name, tensor in export.network(read, path).state_dict().items() if bool(tensor.isnan().any())]
-        if damaged:
-            raise ConfigurationError([f"weights: {name} of {path.name} holds NaN: the weights are damaged" for name in damaged[:8]])
+    tensors = export.network(read, path).state_dict()
+    damaged = [name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())]
+    if damaged:
+        what = "holds NaN or infinite numbers: the weights are damaged"
+        raise ConfigurationError([f"weights: {name} of {path.name} {what}" for name in damaged[:8]])
+    return None
 
 
 def golden_facts(read: Manifest, places: Places) -> Iterator[Fact]:

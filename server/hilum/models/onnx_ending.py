@@ -1,0 +1,45 @@
+"""Whether an output of a network is a score already: the activation that it comes out of, and the logits before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import onnx
+
+_ACTIVATIONS: Final = {"Sigmoid": "sigmoid", "Softmax": "softmax"}
+_SAME_FORM: Final = frozenset({"Identity", "Cast", "Clip", "Dropout", "QuantizeLinear", "DequantizeLinear"})
+_OTHER_FORM: Final = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Slice", "Gather", "Split"})
+_JOINING: Final = frozenset({"Concat", "Min", "Max"})
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """The activation inside the graph, and the name of the logits before it; None where no tensor holds them in the form of the output."""
+
+    activation: str
+    logits: str | None
+
+
+def ending(model: onnx.ModelProto, output: str) -> Ending | None:
+    """Whether this output, or a part of it, comes out of a sigmoid or softmax; what only passes it on is looked through."""
+    makers = {name: node for node in model.graph.node for name in node.output}
+    seen: set[str] = set()
+    ahead = [(output, True)]
+    while ahead:
+        name, is_whole = ahead.pop()
+        node = makers.get(name)
+        if node is None or name in seen:
+            continue
+        seen.add(name)
+        if node.op_type in _ACTIVATIONS:
+            return Ending(_ACTIVATIONS[node.op_type], node.input[0] if is_whole else None)
+        ahead += [(each, is_whole and node.op_type in _SAME_FORM) for each in _passed_on(node)]
+    return None
+
+
+def _passed_on(node: onnx.NodeProto) -> list[str]:
+    """The inputs whose values a node gives on as they are, or limits."""
+    if node.op_type in _JOINING:
+        return list(node.input)
+    return list(node.input[:1]) if node.op_type in _SAME_FORM | _OTHER_FORM else []
