@@ -27,13 +27,30 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from hilum.domain import IMAGE_SOP_CLASSES, SR_LADDER, TRANSFER_SYNTAXES
+from hilum.environment import Overlaid, overlay
 from hilum.errors import ConfigurationError
 from hilum.texts import LongString, Named, Paragraph
 
-AeTitle = Annotated[str, Field(min_length=1, max_length=16, pattern=r"^[^\\\x00-\x1f]*$")]
+
+def _ae_title(value: str) -> str:
+    """PS3.5 6.2, VR AE: the basic characters without the backslash; spaces around mean nothing."""
+    title = value.strip(" ")
+    if len(title) > 16 or not all(" " <= letter <= "~" and letter != "\\" for letter in title):
+        raise ValueError("an AE Title has at most 16 characters: letters without accents, digits, spaces and signs, but no backslash")
+    return title
+
+
+def _no_blank_ae_title(value: str) -> str:
+    if not value:
+        raise ValueError("an AE Title must not be blank")
+    return value
+
+
+OptionalAeTitle = Annotated[str, AfterValidator(_ae_title)]
+AeTitle = Annotated[OptionalAeTitle, AfterValidator(_no_blank_ae_title)]
+Host = Annotated[str, Field(min_length=1)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
@@ -64,6 +81,9 @@ SopClass = Annotated[str, AfterValidator(_sop_class)]
 TransferSyntax = Annotated[str, AfterValidator(_transfer_syntax)]
 LaneName = Literal["urgent", "live", "reanalysis"]
 _TYPE_WORDS: Mapping[object, str] = {str: "text", bool: "true or false", int: "integer", float: "number", Path: "path"}
+_LARGEST = 2_000_000
+_MANIFESTS = Path(__file__).resolve().parents[2] / "model_repository"
+_SQLITE = "sqlite:///"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -79,6 +99,16 @@ def is_ae_title(text: str) -> bool:
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @field_validator("*")
+    @classmethod
+    def _is_usable(cls, value: object) -> object:
+        """Infinity has no JSON, in which children get the settings, and poll(2) waits for 2^31 ms at most."""
+        if isinstance(value, float) and not abs(value) <= _LARGEST:
+            raise ValueError(f"must be at most {_LARGEST}; no number says for ever")
+        if isinstance(value, Path) and "\0" in str(value):
+            raise ValueError("must not hold a null character")
+        return value
+
 
 class Site(_Section):
     """Who runs this installation."""
@@ -90,7 +120,7 @@ class Site(_Section):
 class Receive(_Section):
     """The DICOM listener (C-ECHO, C-STORE)."""
 
-    host: str = Field("0.0.0.0", description="Address to bind. Restrict it, or allow-list senders, on a shared network.")  # noqa: S104 - a PACS router on another host must reach it
+    host: Host = Field("0.0.0.0", description="Address to bind. Restrict it, or allow-list senders, on a shared network.")  # noqa: S104 - a PACS router on another host must reach it
     port: Port = Field(11112, description="TCP port of the DICOM listener.")
     ae_titles: tuple[AeTitle, ...] = Field(
         ("HILUM",), min_length=1, description="Called AE Titles that are answered; any other is rejected (1,1,7)."
@@ -325,6 +355,12 @@ class Guard(_Section):
         (), description="Flags whose images are not analysed (implausible_pixels). Look at your own flags for a while first."
     )
 
+    @model_validator(mode="after")
+    def _some_aspect_is_usual(self) -> Guard:
+        if self.aspect_at_least > self.aspect_at_most:
+            raise ValueError("aspect_at_least is above aspect_at_most: no image would be usual")
+        return self
+
     @property
     def limits(self) -> Mapping[str, float]:
         """All fields but `refuses`, by name."""
@@ -348,10 +384,26 @@ class Pipeline(_Section):
     report_processes: int = Field(1, ge=1, le=64, description="Processes of one dispatcher that build reports.")
 
 
+def _ledger_url(value: str) -> str:
+    """In a file or on a server: in memory each process would have its own."""
+    _, _, database = value.partition("://")
+    is_file = value.startswith(_SQLITE) and database.strip("/") not in {"", ":memory:"}
+    if value and not is_file and not (value.startswith("postgresql+psycopg://") and database):
+        raise ValueError("must be postgresql+psycopg://user@host/database, or sqlite:////folder/ledger.sqlite on one machine")
+    return value
+
+
 class Ledger(_Section):
     """Where the rows are."""
 
-    url: str = Field("", description="SQLAlchemy URL; empty: SQLite in the state folder; postgresql+psycopg://… for many hosts.")
+    url: Annotated[str, AfterValidator(_ledger_url)] = Field(
+        "", description="SQLAlchemy URL; empty: SQLite in the state folder; postgresql+psycopg://… for many hosts."
+    )
+
+    @property
+    def file(self) -> Path | None:
+        """Of SQLite, where `url` names one."""
+        return Path(self.url.removeprefix(_SQLITE).partition("?")[0]) if self.url.startswith(_SQLITE) else None
 
 
 class Report(_Section):
@@ -377,7 +429,7 @@ class Destination(_Section):
     kind: Literal["dicom", "folder", "sender"] = Field(
         "dicom", description="dicom: C-STORE; folder: files, renamed into place when complete; sender: C-STORE back to who sent the study."
     )
-    host: str = Field("127.0.0.1", description="dicom: host of the receiver.")
+    host: Host = Field("127.0.0.1", description="dicom: host of the receiver.")
     port: Port = Field(4242, description="dicom: port of the receiver.")
     ae_title: AeTitle = Field("PACS", description="dicom: Called AE Title.")
     calling_ae_title: AeTitle = Field("HILUM", description="dicom: our AE Title.")
@@ -502,9 +554,7 @@ class Watch(_Section):
     settle_seconds: float = Field(
         5.0, ge=0, description="A file that has not changed for so long is whole. Rename files into place if you can."
     )
-    called_ae_title: str = Field(
-        "", max_length=16, description="Called AE Title whose route applies; empty: the first of receive.ae_titles."
-    )
+    called_ae_title: OptionalAeTitle = Field("", description="Called AE Title whose route applies; empty: the first of receive.ae_titles.")
     calling_ae_title: AeTitle = Field(
         "HILUM_WATCH", description="AE Title that the files are said to come from; its section of `senders` applies."
     )
@@ -517,9 +567,9 @@ class CommitmentPeer(_Section):
     Without one they go back over the association of the request, if it is still open.
     """
 
-    host: str = Field(min_length=1, description="Host on which the asker takes N-EVENT-REPORT.")
+    host: Host = Field(description="Host on which the asker takes N-EVENT-REPORT.")
     port: Port = Field(description="Its TCP port.")
-    ae_title: str = Field("", max_length=16, description="Its AE Title; empty: that of the section.")
+    ae_title: OptionalAeTitle = Field("", description="Its AE Title; empty: that of the section.")
     timeout_seconds: float = Field(30.0, gt=0, description="Limit for the connection and for each message.")
     tls: bool = Field(default=False, description="TLS 1.2 or later to it (PS3.15 Annex B); its certificate is verified.")
     ca_file: Path | None = Field(None, description="tls: PEM file of the authority that signed its certificate; none: the system's.")
@@ -536,7 +586,7 @@ class CommitmentPeer(_Section):
 class Api(_Section):
     """REST, health and metrics."""
 
-    host: str = Field("127.0.0.1", description="Address to bind; anything but loopback needs a token.")
+    host: Host = Field("127.0.0.1", description="Address to bind; anything but loopback needs a token.")
     port: Port = Field(8640, description="TCP port of REST, health and metrics.")
     token: str = Field(
         "",
@@ -555,9 +605,7 @@ class Stow(_Section):
     """Images by DICOMweb: `POST /dicom-web/studies` on the port of REST (STOW-RS). One request is one whole study, or several."""
 
     enabled: bool = Field(default=True, description="Whether images are taken so. The token of `api` guards it.")
-    called_ae_title: str = Field(
-        "", max_length=16, description="Called AE Title whose route applies; empty: the first of receive.ae_titles."
-    )
+    called_ae_title: OptionalAeTitle = Field("", description="Called AE Title whose route applies; empty: the first of receive.ae_titles.")
     calling_ae_title: AeTitle = Field(
         "STOW_RS", description="AE Title that the images are said to come from; its section of `senders` applies."
     )
@@ -581,12 +629,8 @@ class Tracing(_Section):
     share: float = Field(1.0, gt=0, le=1, description="Share of studies that are traced; all processes choose the same ones.")
 
 
-class Settings(BaseSettings):
+class Settings(_Section):
     """All settings of one installation."""
-
-    model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix="HILUM_", env_nested_delimiter="__", nested_model_default_partial_update=True
-    )
 
     site: Site = Site()
     receive: Receive = Receive()
@@ -602,24 +646,21 @@ class Settings(BaseSettings):
     destinations: Mapping[str, Destination] = {}
     routes: Mapping[AeTitle, Route] = {}
     senders: Mapping[AeTitle, Sender] = {}
-    watch: Mapping[str, Watch] = {}
     commitment: Mapping[AeTitle, CommitmentPeer] = {}
+    watch: Mapping[str, Watch] = {}  # after all that names files of ours
     api: Api = Api()
     stow: Stow = Stow()
     log: Log = Log()
     tracing: Tracing = Tracing()
 
+    @field_validator("destinations")
     @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],  # noqa: ARG003 - the signature is pydantic-settings' own
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the same
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the same
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment wins over the file, whose content arrives as init arguments."""
-        return env_settings, init_settings
+    def _folders_lie_beside_the_archive(cls, value: Mapping[str, Destination], info: ValidationInfo) -> Mapping[str, Destination]:
+        archive = info.data["site"].state_dir / "archive" if "site" in info.data else None
+        bad = [name for name, item in value.items() if item.path and archive and item.path.resolve().is_relative_to(archive.resolve())]
+        if bad:
+            raise ValueError(f"path must not lie in the archive ({archive}): {', '.join(bad)}")
+        return value
 
     @field_validator("destinations")
     @classmethod
@@ -635,6 +676,14 @@ class Settings(BaseSettings):
         if 0 < pressure <= reject:
             raise ValueError(f"retention.pressure_free_bytes: must be above {reject}, where receive begins to reject associations, or 0")
         return self
+
+    @field_validator("routes", "senders", "commitment", mode="before")
+    @classmethod
+    def _titles_differ(cls, value: object) -> object:
+        titles = [str(title).strip(" ") for title in value] if isinstance(value, Mapping) else []
+        if twice := sorted({title for title in titles if titles.count(title) > 1}):
+            raise ValueError(f"titles must not differ in the spaces around them only: {', '.join(twice)}")
+        return value
 
     @field_validator("routes")
     @classmethod
@@ -658,17 +707,15 @@ class Settings(BaseSettings):
             wrong = [called for called in sender.called_ae_titles if called not in known]
             problems += [f"{title}: called_ae_titles: {called!r} is not in receive.ae_titles{_nearest(called, known)}" for called in wrong]
             problems += _unknown_destinations(title, sender.destinations, info)
-        if len({title.strip() for title in value} - {""}) < len(value):
-            problems.append("titles must not be blank, nor differ in the spaces around them only")
         if problems:
             raise ValueError("; ".join(problems))
-        return {title.strip(): sender for title, sender in value.items()}  # PS3.5 6.2, VR AE: spaces around mean nothing
+        return value
 
     @field_validator("watch")
     @classmethod
     def _watched_folders_are_their_own(cls, value: Mapping[str, Watch], info: ValidationInfo) -> Mapping[str, Watch]:
         """What lies in them is moved or deleted, which must not befall our own files, nor what another one watches."""
-        taken = {"site.state_dir": info.data["site"].state_dir.resolve()} if "site" in info.data else {}
+        taken = {name: path.resolve() for name, path in _our_paths(info.data)}
         for name, watch in value.items():
             _require_called(watch.called_ae_title, info)
             folder = watch.path.resolve()
@@ -724,7 +771,7 @@ class Settings(BaseSettings):
     @property
     def manifests_dir(self) -> Path:
         """Manifests, one folder a release."""
-        return self.models.manifests or Path(__file__).resolve().parents[2] / "model_repository"
+        return self.models.manifests or _MANIFESTS
 
     @property
     def ledger_url(self) -> str:
@@ -737,6 +784,18 @@ class Settings(BaseSettings):
 
 
 _ANY_SENDER, _NO_ROUTE = Sender(), Route()
+
+
+def _our_paths(sections: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
+    """Files and folders that these settings name, each with the setting. A section that is wrong itself is not there."""
+    for section, value in sections.items():
+        named = value if isinstance(value, Mapping) else {"": value}
+        for name, item in named.items():
+            yield from ((".".join(filter(None, (section, name, key))), path) for key, path in item if isinstance(path, Path))
+    if "models" in sections and sections["models"].manifests is None:
+        yield "models.manifests", _MANIFESTS
+    if "ledger" in sections and sections["ledger"].file:
+        yield "ledger.url", sections["ledger"].file
 
 
 def _first(*values: float | None) -> float:
@@ -765,6 +824,8 @@ _NAMED: Mapping[str, tuple[type[_Section], str]] = {
     "commitment": (CommitmentPeer, "<CALLING_AE_TITLE>"),
 }
 
+_SECRETS = {("api", "token"), ("ledger", "url")}
+
 # What was a table of its own once, and is in the senders' now.
 _MOVED: Mapping[tuple[str, ...], str] = {
     ("receive", "maximum_associations_by_ae"): "maximum_associations",
@@ -773,15 +834,21 @@ _MOVED: Mapping[tuple[str, ...], str] = {
 
 
 def restore(text: str) -> Settings:
-    """Settings from `Settings.dump`; the environment is not read again, so all processes agree."""
-    content = json.loads(text)
+    """Settings from `Settings.dump`; the environment is not read again, so all processes agree.
+
+    Raises ConfigurationError for those of another version, as when it was installed over one that runs.
+    """
     sections: dict[str, Any] = {}
-    for section, value in content.items():
-        if section in _NAMED:
-            sections[section] = {name: _NAMED[section][0].model_validate(item) for name, item in value.items()}
-        else:
-            sections[section] = _section(section).model_validate(value)
-    return Settings.model_construct(None, **sections)
+    for section, value in json.loads(text).items():
+        try:
+            if section in _NAMED:
+                sections[section] = {name: _NAMED[section][0].model_validate(item) for name, item in value.items()}
+            else:
+                sections[section] = _section(section).model_validate(value)
+        except (ValidationError, KeyError) as error:
+            problem = f"settings: [{section}] is not of this version of Hilum: stop `hilum serve` and start it again."
+            raise ConfigurationError([problem]) from error
+    return Settings.model_construct(**sections)
 
 
 def find_file(explicit: Path | None) -> Path | None:
@@ -796,22 +863,27 @@ def find_file(explicit: Path | None) -> Path | None:
 def load(path: Path | None = None) -> Settings:
     """Settings from the file (see `find_file`) and the environment. Raises ConfigurationError with all problems."""
     file = find_file(path)
+    given = overlay(_content(file) if file else {}, Settings, os.environ)
+    problems = [f"{item.variable}: {_unknown(item.place, item.known)}" for item in given.unknown] + given.unreadable
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8")) if file else {}
-    except OSError as error:
-        raise ConfigurationError([f"{file}: {error.strerror}. Give an existing file with --config or HILUM_CONFIG."]) from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError([f"{file}: not valid TOML: {error}"]) from error
-    unknown = dict(_unknown_environment())
-    problems = list(unknown.values())
-    try:
-        settings = Settings(**content)
+        settings = Settings(**given.content)
     except ValidationError as error:
-        problems += [_explain(item, file) for item in error.errors() if item["loc"] not in unknown]
-        settings = None
-    if problems or settings is None:
+        raise ConfigurationError([*problems, *(_explain(item, file, given) for item in error.errors())]) from error
+    if problems:
         raise ConfigurationError(problems)
     return settings
+
+
+def _content(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # some editors begin a file with a byte order mark
+    except OSError as error:
+        raise ConfigurationError([f"{file}: {error.strerror}. Give an existing file with --config or HILUM_CONFIG."]) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigurationError([f"{file}: not UTF-8, as TOML has to be (at line {line}). Save it as UTF-8."]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError([f"{file}: not valid TOML: {error}"]) from error
 
 
 def _section(name: str) -> type[BaseModel]:
@@ -841,31 +913,20 @@ def _unknown(place: tuple[str, ...], known: list[str]) -> str:
     return f"unknown setting{_nearest(place[-1], known)}"
 
 
-def _explain(item: Mapping[str, Any], file: Path | None) -> str:
-    place = tuple(str(part) for part in item["loc"])
-    where = f"{file}: " if file else ""
+def _explain(item: Mapping[str, Any], file: Path | None, given: Overlaid) -> str:
+    place = tuple(str(part) for part in item["loc"] if part != "[key]")
+    where = _origin(place, file, given)
     if item["type"] == "extra_forbidden":
         return f"{where}{'.'.join(place)}: {_unknown(place, _known(place[:-1]))}"
-    value = "" if "token" in place else f" (got {item.get('input')!r})"
-    return (
-        f"{where}{'.'.join(place)}{': ' if place else ''}"
-        f"{item['msg'].removeprefix('Value error, ')}{value if not isinstance(item.get('input'), dict) else ''}"
-    )
+    value = "" if place in _SECRETS or isinstance(item.get("input"), dict) else f" (got {item.get('input')!r})"
+    return f"{where}{'.'.join(place)}{': ' if place else ''}{item['msg'].removeprefix('Value error, ')}{value}"
 
 
-def _unknown_environment() -> Iterator[tuple[tuple[int | str, ...], str]]:
-    """HILUM_ variables that name no setting, by their place: a typo there must not be silent."""
-    reserved = {"HILUM_CONFIG", "HILUM_TEST_DATA"}
-    for name in sorted(os.environ):
-        if not name.startswith("HILUM_") or name in reserved:
-            continue
-        place = tuple(part.lower() for part in name.removeprefix("HILUM_").split("__"))
-        for depth, part in enumerate(place):
-            known = _known(place[:depth])
-            is_name = depth == 1 and place[0] in _NAMED
-            if known and part not in known and not is_name:
-                yield place, f"{name}: {_unknown(place[: depth + 1], known)}"
-                break
+def _origin(place: tuple[str, ...], file: Path | None, given: Overlaid) -> str:
+    """Who says what is wrong: the variable, else the file."""
+    above = (place[:length] for length in range(len(place), 0, -1))
+    said = next((given.variables[some] for some in above if some in given.variables), file)
+    return f"{said}: " if said else ""
 
 
 def describe() -> Iterator[tuple[str, str, str, str]]:

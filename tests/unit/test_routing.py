@@ -135,8 +135,8 @@ def test_without_routes_the_ledger_is_not_asked() -> None:
         ('[senders.ROUTER]\npeers = ["10.0.0.1/8"]\n', "has host bits set"),
         ('[senders.ROUTER]\ntransfer_syntaxes = ["JPEG2000Losless"]\n', "did you mean 'JPEG2000Lossless'?"),
         ('[senders.ROUTER]\nsop_classes = ["CTImageStorage"]\n', "no image SOP Class that is taken here"),
-        ("[senders.ROUTER]\n[senders.' ROUTER']\n", "titles must not be blank"),
-        ("[senders.' ']\n", "titles must not be blank"),
+        ("[senders.ROUTER]\n[senders.' ROUTER']\n", "titles must not differ in the spaces around them only: ROUTER"),
+        ("[senders.' ']\n", "an AE Title must not be blank"),
         ("[receive]\nsop_classes = []\n", "at least 1 item"),
         (
             "[receive.maximum_associations_by_ae]\nROUTER = 1\n",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from hilum.errors import ConfigurationError
 from hilum.settings import Settings, describe, load, restore
@@ -81,6 +84,26 @@ def test_every_problem_is_named_at_once_with_the_nearest_known_key(tmp_path: Pat
         ('[triton]\nurls = ["gpu1:8001", "gpu2"]\n', "triton.urls.1: must be host:port"),
         ('[watch.a]\npath = "state/archive"\n', "a: path must lie beside site.state_dir, not in it or around it"),
         ('[watch.a]\npath = "/"\n', "a: path must lie beside site.state_dir"),
+        ('[watch.a]\npath = "/m"\n[models]\nmanifests = "/m"\n', "a: path must lie beside models.manifests"),
+        ('[watch.a]\npath = "/m"\n[models]\nbuilt = "/m/built"\n', "a: path must lie beside models.built"),
+        ('[watch.a]\npath = "/l"\n[ledger]\nurl = "sqlite:////l/ledger.sqlite"\n', "a: path must lie beside ledger.url"),
+        ('[watch.a]\npath = "/o/in"\n[destinations.o]\nkind = "folder"\npath = "/o"\n', "a: path must lie beside destinations.o.path"),
+        ('[watch.a]\npath = "/k"\n[commitment.R]\nhost = "r"\nport = 1\ntls = true\nca_file = "/k/ca"\n', "commitment.R.ca_file"),
+        ('[destinations.o]\nkind = "folder"\npath = "state/archive/o"\n', "path must not lie in the archive (state/archive): o"),
+        ("[studies]\nmaximum_wait_seconds = inf\n", "studies.maximum_wait_seconds: must be at most 2000000; no number says for ever"),
+        ("[pipeline]\npoll_seconds = 1e10\n", "pipeline.poll_seconds: must be at most 2000000"),
+        ('[receive]\nae_titles = ["HÔPITAL"]\n', "letters without accents"),
+        ('[receive]\nae_titles = ["A\\u007f"]\n', "letters without accents"),
+        ('[destinations.x]\nae_title = " "\n', "destinations.x.ae_title: an AE Title must not be blank"),
+        ('[destinations.x]\nhost = ""\n', "destinations.x.host: String should have at least 1 character"),
+        (
+            '[commitment.R]\nhost = "r"\nport = 1\n[commitment."R "]\nhost = "s"\nport = 1\n',
+            "must not differ in the spaces around them only: R",
+        ),
+        ('[ledger]\nurl = "mysql://u:very-secret@h/d"\n', "ledger.url: must be postgresql+psycopg://"),
+        ('[ledger]\nurl = "sqlite://"\n', "ledger.url: must be postgresql+psycopg://"),
+        ("[guard]\naspect_at_least = 2\naspect_at_most = 1\n", "guard: aspect_at_least is above aspect_at_most"),
+        ('[site]\nstate_dir = "a\\u0000b"\n', "site.state_dir: must not hold a null character"),
         ('[watch.a]\npath = "/srv/in"\n[watch.b]\npath = "/srv/in/b"\n', "b: path must lie beside the path of a"),
         ('[watch.a]\npath = "/srv/in"\ncalled_ae_title = "NIGTH"\n', "NIGTH is not in receive.ae_titles"),
         ("[site]\nname = 'A\\B'\n", "site.name: must not hold a backslash"),
@@ -90,7 +113,75 @@ def test_every_problem_is_named_at_once_with_the_nearest_known_key(tmp_path: Pat
     ],
 )
 def test_bad_values_say_what_to_do(tmp_path: Path, text: str, said: str) -> None:
-    assert said in "\n".join(problems(tmp_path, text))
+    found = "\n".join(problems(tmp_path, text))
+    assert said in found
+    assert "very-secret" not in found
+
+
+def test_spaces_around_an_ae_title_mean_nothing(tmp_path: Path) -> None:
+    file = written(tmp_path, '[receive]\nae_titles = [" HILUM "]\n[commitment."ROUTER "]\nhost = "r"\nport = 104\n')
+    assert (load(file).receive.ae_titles, list(load(file).commitment)) == (("HILUM",), ["ROUTER"])
+
+
+def test_a_file_that_is_not_utf_8_is_named_and_one_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "given.toml"
+    file.write_bytes("[site]\nname = 'Hôpital'\n".encode("latin-1"))
+    with pytest.raises(ConfigurationError, match=r"not UTF-8, as TOML has to be \(at line 2\)"):
+        load(file)
+    file.write_text("[site]\nname = 'Hôpital'\n", encoding="utf-8-sig")
+    assert load(file).site.name == "Hôpital"
+
+
+FILE = '[destinations.pacs]\nport = 104\n[senders.ARCHIVE]\nlane = "reanalysis"\n'
+
+
+def test_variables_keep_the_case_of_names_and_mean_those_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {
+        "DESTINATIONS__PACS__HOST": "10.0.0.5",
+        "DESTINATIONS__Back": '{"kind": "sender"}',
+        "DESTINATIONS__Back__PORTS": '{"ER_1": 104}',
+        "DESTINATIONS__Back__PORTS__ER_2": "105",
+        "SENDERS__ARCHIVE__MAXIMUM_ASSOCIATIONS": "0",
+        "SENDERS__ER_1__PEERS": '["10.0.0.1"]',
+        "ROUTES__HILUM__LANE": "urgent",
+    }
+    for name, value in given.items():
+        monkeypatch.setenv(f"HILUM_{name}", value)
+    settings = load(written(tmp_path, FILE))
+    assert {name: (item.host, item.port) for name, item in settings.destinations.items() if name != "Back"} == {"pacs": ("10.0.0.5", 104)}
+    assert settings.destinations["Back"].ports == {"ER_1": 104, "ER_2": 105}
+    archive = settings.senders["ARCHIVE"]
+    assert (archive.maximum_associations, archive.lane, settings.senders["ER_1"].peers) == (0, "reanalysis", ("10.0.0.1",))
+    assert settings.routes["HILUM"].lane == "urgent"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        (
+            "HILUM_RECEIVE__AE_TITLES",
+            "HILUM, ER",
+            """HILUM_RECEIVE__AE_TITLES: a list is written as JSON, here perhaps '["HILUM", "ER"]'""",
+        ),
+        (
+            "HILUM_RECEIVE",
+            "{",
+            "HILUM_RECEIVE: names a whole table, which is written as JSON; for one setting of it: HILUM_RECEIVE__<NAME>",
+        ),
+        ("HILUM_LEDGER", '"very-secret"', "HILUM_LEDGER: names a whole table"),
+        ("HILUM_RECEIVE__PORT", "abc", "HILUM_RECEIVE__PORT: receive.port: Input should be a valid integer"),
+        ("HILUM_RECEIVE__PORT__X", "1", "HILUM_RECEIVE__PORT__X: unknown setting"),
+        ("HILUM_DESTINATIONS__PACS__HOTS", "a", "HILUM_DESTINATIONS__PACS__HOTS: unknown setting; did you mean 'host'?"),
+        ("HILUM_API", '{"prot": 1}', "HILUM_API: api.prot: unknown setting; did you mean 'port'?"),
+    ],
+)
+def test_a_wrong_variable_is_named(variable: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ConfigurationError) as caught:
+        load()
+    (problem,) = caught.value.problems
+    assert said in problem
+    assert "very-secret" not in problem
 
 
 def test_one_triton_or_several(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +212,34 @@ def test_a_child_gets_the_same_settings_whatever_its_environment_says(tmp_path: 
     assert restore(text) == settings
     assert restore(text).handling_of("ER", "HILUM").quiet_seconds == 2.5
     assert restore(text).handling_of("OTHER", "HILUM").quiet_seconds == 10.0
+
+
+def test_the_largest_values_reach_the_children() -> None:
+    sections: dict[str, dict[str, float]] = {}
+    for place, kind, _, _ in describe():
+        section, name = place.split(".", 1)
+        if kind == "number" and "." not in name:
+            sections.setdefault(section, {})[name] = 2e6
+    settings = Settings(**accepted(sections))
+    assert settings.studies.maximum_wait_seconds == settings.retention.days == 2e6
+    assert restore(settings.dump()) == settings
+
+
+def accepted(sections: dict[str, dict[str, float]]) -> dict[str, Any]:
+    """Those that have no limit of their own."""
+    try:
+        Settings(**sections)  # type: ignore[arg-type]
+    except ValidationError as error:
+        bad = {item["loc"][:2] for item in error.errors()}
+        return {one: {key: value for key, value in values.items() if (one, key) not in bad} for one, values in sections.items()}
+    return dict(sections)
+
+
+def test_settings_of_another_version_are_refused_in_words() -> None:
+    said = json.loads(load().dump())
+    for section, value in (("studies", {"quiet_seconds": None}), ("gone", {})):
+        with pytest.raises(ConfigurationError, match=rf"settings: \[{section}\] is not of this version"):
+            restore(json.dumps({**said, section: value}))
 
 
 def test_settings_are_frozen() -> None:

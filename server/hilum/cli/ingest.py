@@ -38,7 +38,7 @@ def ingest(
     settings = migrated_settings(config)
     _require_known("lane", lane, _LANES)
     if not is_ae_title(calling):
-        print("hilum: --from: an AE Title has 1 to 16 characters, none of them a backslash (PS3.5 6.2)", file=sys.stderr)
+        print("hilum: --from: an AE Title has 1 to 16 characters of ASCII, none of them a backslash (PS3.5 6.2)", file=sys.stderr)
         raise typer.Exit(2)
     _require_known("Called AE Title", to := to or settings.receive.ae_titles[0], settings.receive.ae_titles)
     from hilum import telemetry  # noqa: PLC0415 - imports what other commands do not need

@@ -39,9 +39,8 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the supervisor decides the order of stopping
     _stop_on_sigterm(stop)
     die_with_parent(charge.parent_pid)
-    settings = restore(charge.settings)
-    telemetry.configure_logging(settings.log.level, settings.log.format, f"{charge.role}-{charge.index}")
     try:
+        settings = _settings_of(charge)
         require_revision(settings.ledger_url)
         with contextlib.closing(Ledger(settings.ledger_url)) as ledger, _returning_leases(ledger, charge.role):
             run: Run = importlib.import_module(f"hilum.wiring.{_MODULES[charge.role]}").run
@@ -64,6 +63,15 @@ def _trace(settings: Settings, charge: Charge, ledger: Ledger) -> None:
 
         writer = SpanWriter(settings.tracing.endpoint, f"{charge.role}-{charge.index}")
         tracing.begin(writer, settings.tracing.share, ledger.namespace)
+
+
+def _settings_of(charge: Charge) -> Settings:
+    """From now on the log is as they say."""
+    name = f"{charge.role}-{charge.index}"
+    telemetry.configure_logging("info", "json", name)  # until it is known how it is wanted
+    settings = restore(charge.settings)
+    telemetry.configure_logging(settings.log.level, settings.log.format, name)
+    return settings
 
 
 def _stop_on_sigterm(stop: threading.Event) -> None:
