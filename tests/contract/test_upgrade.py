@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -94,6 +97,16 @@ def test_twice_is_once_and_the_identity_stays(full: str) -> None:
     before = contents(full)
     migrate(full)
     assert contents(full) == before
+
+
+def test_hosts_that_migrate_at_once_wait_for_each_other(empty_url: str) -> None:
+    """Processes, as Alembic has its context in a module."""
+    command = [sys.executable, "-c", "import sys; from hilum.store.migrate import migrate; migrate(sys.argv[1])", empty_url]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [process.communicate(timeout=60)[1] for process in running] == ["", "", ""]
+    require_revision(empty_url)
+    with closing(Ledger(empty_url)) as ledger:
+        assert ledger.namespace
 
 
 def test_a_step_that_fails_changes_nothing(full: str, tmp_path: Path) -> None:

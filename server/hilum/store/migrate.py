@@ -10,13 +10,14 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, select
 from sqlalchemy.exc import OperationalError
 
 from hilum.errors import ConfigurationError
 from hilum.store.database import open_engine
 from hilum.store.schema import installation
 
+_LOCK = int.from_bytes(b"hilum")  # PostgreSQL's locks have numbers
 _MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -31,12 +32,12 @@ def migrate(url: str, location: Path = _MIGRATIONS) -> str:
         with engine.connect() as connection:
             _leave_references_unchecked(connection)
             with connection.begin():  # ours, or Alembic commits each step by itself
+                _wait_for_others(connection)
                 config = _config(location)
                 config.attributes["connection"] = connection
                 command.upgrade(config, "head")
                 _require_references(connection)
-        with engine.begin() as connection:
-            _mint_identity(connection)
+                _mint_identity(connection)
     except OperationalError as error:
         raise ConfigurationError(
             [f"ledger: cannot open the database: {_short(error)}. Check ledger.url and that the folder is writable."]
@@ -51,6 +52,12 @@ def _require_known(url: str, location: Path) -> None:
     if (found := current_revision(url)) is not None and found not in known:
         advice = "Start that version again, or restore the backup that was made before the upgrade (docs/operations.md)."
         raise ConfigurationError([f"ledger: revision {found} is of a newer version of Hilum than this one. {advice}"])
+
+
+def _wait_for_others(connection: Connection) -> None:
+    """One host migrates, and the next finds it done. SQLite's transaction is the only one that writes anyhow."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
 
 
 def _leave_references_unchecked(connection: Connection) -> None:
