@@ -1,7 +1,9 @@
-"""kill -9 and SIGTERM of a whole server. Kills of its processes under load: test_faults_short."""
+"""kill -9, SIGHUP and SIGTERM of a whole server. Kills of its processes under load: test_faults_short."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -74,13 +76,17 @@ def test_kill_of_the_supervisor_takes_all_processes_along_and_a_new_one_goes_on(
     wait_for(lambda: images[0].StudyInstanceUID in receiver[1].arrivals.by_study, what="the report")
 
 
-def test_sigterm_drains_and_leaves_nothing(tmp_path: Path, tiny: Tiny, receiver: tuple[int, Receiver]) -> None:
+def test_a_stop_drains_and_leaves_nothing(tmp_path: Path, tiny: Tiny, receiver: tuple[int, Receiver]) -> None:
+    """By the end of its terminal, which reaches all processes at once; SIGTERM is how every other server here is stopped."""
     with hilum_with(tmp_path, tiny, {"test": receiver_section(receiver[0])}, quiet_seconds=0.0) as server:
         server.wait_until_ready(START_SECONDS)
         images = small_study(815)
         assert send_to(server, save_all(tmp_path / "study", images)).is_ok
         everyone = all_processes(server)
+        os.killpg(everyone[0], signal.SIGHUP)
+        wait_for(lambda: "stopping" in server.log_end(), what="the drain")
         assert server.stop() == 0
+        assert "process_ended" not in server.log_end(200)
         wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in everyone), what="the pools' resource trackers to end")
         assert counts(server)["instance"][""] == 2
         assert "leased" not in {state for states in counts(server).values() for state in states}

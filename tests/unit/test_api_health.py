@@ -141,6 +141,7 @@ def test_a_host_of_many_judges_its_own_processes(tmp_path: Path) -> None:
     with open_rig(tmp_path, default_roles=("receive",), host="another-host") as rig:
         beat_all(rig)
         assert set(ready(rig)) == {"listener"}
+        assert [place for place in values(rig) if place[0] == "hilum_role_ready"] == [("hilum_role_ready", ("receive",))]
 
 
 def values(rig: Rig) -> dict[tuple[str, tuple[str, ...]], float]:

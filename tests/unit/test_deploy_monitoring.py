@@ -67,7 +67,10 @@ def test_alerts_fire_and_stay_silent(tmp_path: Path):
                 "interval": "1m",
                 "input_series": [
                     {"series": 'up{job="hilum"}', "values": "1+0x30"},
-                    {"series": 'hilum_stuck_items{stage="deliver", destination="pacs"}', "values": "0 0 0 2+0x30"},
+                    *(
+                        {"series": f'hilum_stuck_items{{stage="deliver", destination="pacs", instance="{host}"}}', "values": "0 0 0 2+0x30"}
+                        for host in "ab"
+                    ),
                     {"series": 'hilum_role_ready{role="receive"}', "values": "1+0x30"},
                     {"series": 'hilum_certificate_expiry_timestamp_seconds{section="receive"}', "values": f"{20 * 86400 + 1200}+0x30"},
                     {"series": 'hilum_certificate_expiry_timestamp_seconds{section="destinations.pacs"}', "values": f"{22 * 86400}+0x30"},

@@ -26,7 +26,11 @@ SERIES = {
     f'hilum_shadow_score_difference_bucket{{{PAIR}, le="0.25"}}': "0+0x2000",
     f'hilum_shadow_score_difference_bucket{{{PAIR}, le="0.5"}}': "0+60x2000",
     f'hilum_shadow_score_difference_bucket{{{PAIR}, le="+Inf"}}': "0+60x2000",
-    'hilum_queue_items{stage="compare", lane="reanalysis", destination="", state="due"}': "300+0x2000",
+    # Two hosts, each of which says the same of the one ledger.
+    **{
+        f'hilum_queue_items{{stage="compare", lane="reanalysis", destination="", state="due", instance="{host}"}}': "300+0x2000"
+        for host in "ab"
+    },
 }
 
 pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (apt-get install prometheus)")
@@ -45,7 +49,7 @@ def promtool(tmp_path: Path, series: dict[str, str], **asked: Any) -> None:
 @pytest.mark.parametrize(
     ("title", "samples"),
     [
-        ("Rollouts", [{f'hilum_rollout{{{ROLLOUT}, state="running"}}': 1}]),
+        ("Rollouts", [{f'{{{ROLLOUT}, state="running"}}': 1}]),
         ("Images prepared, by release", [{'{release="chest@1"}': 2}]),
         ("Flips in a study that a shadow read along", [{f"{{{PAIR}}}": 0.5, f"{{{QUIET}}}": 0}]),
         ("Difference of scores, shadow and reported", [{f"{{{PAIR}}}": 0.375}, {f"{{{PAIR}}}": 0.4875}]),

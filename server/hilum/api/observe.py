@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hilum.api.readiness import FAILING_SECONDS, ROLES, STALE_SECONDS, Facts, checks
+from hilum.api.readiness import FAILING_SECONDS, ROLES, STALE_SECONDS, Facts, Role, checks
 from hilum.dimse.own_certificate import expires_at
 from hilum.errors import Retry
 from hilum.settings import Settings
@@ -23,12 +23,13 @@ _OTHER = "other"  # a destination that is no longer configured: names are labels
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Looks at the ledger, its heartbeats and the disk. `host` given: only processes of that host count."""
+    """Looks at the ledger, its heartbeats and the disk. `host` given: only processes of that host count, which judges its own `roles`."""
 
     settings: Settings
     views: LedgerViews
     clock: Callable[[], float]
     host: str | None = None
+    roles: tuple[Role, ...] = ROLES
 
     def facts(self) -> Facts:
         """What readiness rests on; a ledger that does not answer is one of the facts."""
@@ -55,7 +56,7 @@ class Observer:
     def samples(self) -> Iterator[Sample]:
         """Values of `telemetry.STATE_GAUGES`."""
         facts = self.facts()
-        yield from _of_facts(facts)
+        yield from _of_facts(facts, self.roles)
         yield from _of_certificates(self.settings)
         if facts.ledger_problem is not None:
             return
@@ -78,12 +79,12 @@ def free_bytes(folder: Path) -> int:
         return -1
 
 
-def _of_facts(facts: Facts) -> Iterator[Sample]:
+def _of_facts(facts: Facts, roles: Iterable[Role]) -> Iterator[Sample]:
     yield "hilum_ledger_up", (), facts.ledger_problem is None
     yield "hilum_archive_free_bytes", (), max(0, facts.free_bytes)
     yield "hilum_archive_reserve_bytes", (), facts.reserve_bytes
     yield "hilum_archive_reject_bytes", (), facts.reject_bytes
-    for role in ROLES:
+    for role in roles:
         yield "hilum_role_ready", (role,), all(check.ok for check in checks(role, facts))
     for name in sorted(facts.destinations):
         yield "hilum_destination_paused", (name,), name in facts.paused

@@ -94,7 +94,7 @@ class RolloutVerbs(Protocol):
 class Parts:
     """The one set of objects of an application.
 
-    `default_roles`: what /health/ready judges unasked. `host`: only heartbeats of that host count.
+    `default_roles`: what /health/ready judges unasked, and /metrics always. `host`: only heartbeats of that host count.
     """
 
     settings: Settings
@@ -115,7 +115,7 @@ class Parts:
     @property
     def observer(self) -> Observer:
         """Looks at this installation's state."""
-        return Observer(self.settings, self.views, self.clock, self.host)
+        return Observer(self.settings, self.views, self.clock, self.host, self.default_roles)
 
 
 async def _parts(request: Request) -> Parts:

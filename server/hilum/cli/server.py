@@ -24,9 +24,10 @@ def serve(
     config: Config = None,
     role: Annotated[str, typer.Option(help="all, or one of listener, analyser, dispatcher, api.")] = "all",
 ) -> None:
-    """Run the server until Ctrl-C or SIGTERM.
+    """Run the server until Ctrl-C, SIGTERM, or the end of its terminal (unless with nohup).
 
-    One machine: role all. Several machines: one role each, with ledger.url naming one PostgreSQL, one archive and one Triton.
+    One machine: role all. Several machines: one role each, with ledger.url naming one PostgreSQL, one Triton, and one archive mounted at
+    archive/ in the state folder of each.
     """
     if role not in {"all", "listener", "analyser", "dispatcher", "api"}:
         print(f"hilum: unknown role {role!r}; use all, listener, analyser, dispatcher or api", file=sys.stderr)

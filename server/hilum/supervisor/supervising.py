@@ -87,7 +87,7 @@ class Supervisor:
     _housekeeper: Housekeeper | None = None
 
     def run(self) -> int:
-        """Serve until SIGTERM or Ctrl-C; exit status. Raises ConfigurationError before anything was started."""
+        """Serve until SIGTERM, Ctrl-C or the end of the terminal; exit status. Raises ConfigurationError before anything was started."""
         self._open_ledger()
         self._children = [Child(role, index) for role, count in self._plan() for index in range(count)]
         if self._runs("analyser"):
@@ -95,8 +95,9 @@ class Supervisor:
         self._bind_ports()
         if self._runs("listener"):
             self._housekeeper = Housekeeper(self.settings)
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signum, lambda *_: self.stop.set())
+        for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:  # nohup: it outlives its terminal
+                signal.signal(signum, lambda *_: self.stop.set())
         signal.signal(signal.SIGCHLD, lambda *_: None)  # with a handler, it wakes us
         try:
             self._start_all()

@@ -36,7 +36,9 @@ def main() -> int:
     """Entry of a child process."""
     charge = Charge(**json.load(sys.stdin))
     stop = threading.Event()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the supervisor decides the order of stopping
+    # A terminal sends them to the whole group; the supervisor decides the order of stopping. Processes that we start inherit this.
+    for signum in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
     _stop_on_sigterm(stop)
     die_with_parent(charge.parent_pid)
     try:

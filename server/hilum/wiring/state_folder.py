@@ -31,7 +31,8 @@ def hold(settings: Settings, role: str) -> IO[str]:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _empty(metrics_dir(settings, role))
     except BlockingIOError as error:
-        raise ConfigurationError([f"site.state_dir: another `hilum serve` uses {state}; stop it or choose another folder."]) from error
+        advice = "Stop it or choose another folder. Several hosts share archive/ in theirs alone, and nothing else of it."
+        raise ConfigurationError([f"site.state_dir: another `hilum serve` uses {state}. {advice}"]) from error
     except OSError as error:
         problem = f"site.state_dir: cannot write in {state} ({error.strerror}); make it writable for this user or choose another folder."
         raise ConfigurationError([problem]) from error
