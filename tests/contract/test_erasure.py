@@ -1,4 +1,4 @@
-"""Erasure of a patient on SQLite and on a real PostgreSQL: no byte stays, others are left alone, a crash in the middle is finished."""
+"""Erasure of patients and studies, on SQLite and on a real PostgreSQL: no byte stays, others stay as they are, a crash is finished."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from hilum.domain import (
 from hilum.errors import ConfigurationError
 from hilum.receive import file_meta
 from hilum.receive.file_meta import FileMeta
-from hilum.receive.patient import Patient, read_patient
+from hilum.receive.patient import OneStudy, Patient, read_patient
 from hilum.settings import Ledger as LedgerSettings
 from hilum.settings import Settings, Site
 from hilum.store import schema
@@ -179,6 +179,93 @@ def test_a_study_that_is_sent_again_is_new_and_can_be_erased_again(settings: Set
         assert erase(settings, Patient(PATIENT), has_to_rewrite=False).studies == 1
     tombstones = [row.study_instance_uid for row in street.rows(schema.study)]
     assert len(set(tombstones)) == 2
+
+
+def header_in(study: str, patient_id: str = PATIENT, syntax: str = ExplicitVRLittleEndian) -> bytes:
+    """As `header_of`, with a Study Instance UID."""
+    found = Dataset()
+    found.PatientID, found.StudyInstanceUID, found.StudyID = patient_id, study, "7"
+    stream = DicomBytesIO()
+    stream.is_implicit_VR, stream.is_little_endian = syntax == ImplicitVRLittleEndian, True
+    write_dataset(stream, found)
+    return bytes(stream.getvalue())
+
+
+def test_one_study_is_erased_and_the_patients_others_stay(settings: Settings, street: Street, tmp_path: Path) -> None:
+    archive = Archive(settings.archive_dir)
+    for study, number in (("1.2.3", 1), ("1.2.3", 2), ("1.9.4", 1)):
+        receive(street, archive, study, number, header=header_in(study), path=f"st/ud/{study}.{number}.dcm")
+    walk_on(street)
+    receive(street, archive, "1.2.3", 1, header=header_in("1.2.3"), digest="new", path="st/ud/merged.dcm")  # the earlier file waits an hour
+    street.ledger.reject([Rejection("1.2.3.9", "1.2.3", RemovalReason.QUALITY, "1.2.3.8", "CR1")])
+    kept = (archive.root / "st/ud/1.9.4.1.dcm").read_bytes()
+    counted = erase(settings, OneStudy("1.2.3"), is_dry_run=True)
+    assert (counted.studies, counted.images, counted.documents, dict(counted.delivered)) == (1, 2, 2, {"pacs": 1})
+    assert found_in(tmp_path, [b"1.2.3"]), "a dry run changes nothing"
+    report = erase(settings, OneStudy("1.2.3"))
+    assert (report.studies, report.images, report.documents, dict(report.delivered)) == (1, 2, 2, {"pacs": 1})
+    assert (report.files_left, report.is_rewritten, report.is_complete) == (0, True, True)
+    assert found_in(tmp_path, [b"1.2.3"]) == []
+    assert (archive.root / "st/ud/1.9.4.1.dcm").read_bytes() == kept
+    assert sorted(row.state for row in street.rows(schema.study)) == ["closed", "erased"]
+    assert erase(settings, OneStudy("1.2.3")).studies == 0
+    assert erase(settings, Patient(PATIENT), is_dry_run=True).studies == 1
+
+
+def test_a_study_that_lost_its_only_image_before_any_report_is_found_by_its_uid(settings: Settings, street: Street, tmp_path: Path) -> None:
+    archive = Archive(settings.archive_dir)
+    receive(street, archive, "1.2.3", 1, header=header_in("1.2.3"), path="st/ud/first.dcm")
+    theirs = {"header": header_in("1.9.9", OTHER), "pixel_digest": "other", "digest": "other", "path": "st/ud/other.dcm"}
+    receive(street, archive, "1.2.3", 1, **theirs, study_instance_uid="1.9.9")
+    (held,) = street.rows(schema.conflict)
+    moved = dataclasses.replace(
+        street._arrival("1.9.9", 1, Lane.LIVE, "CR1", RELEASE).instance, **{**theirs, "sop_instance_uid": "1.2.3.1"}
+    )
+    with street.ledger._engine.begin() as connection:
+        resolve(connection, held, ConflictState.REPLACED, moved, street.clock.now)
+    archive.bring("quarantine/st/ud/first.dcm")
+    assert [row.study_instance_uid for row in street.rows(schema.instance)] == ["1.9.9"]
+    assert erase(settings, Patient("nobody"), is_dry_run=True).studies == 0
+    report = erase(settings, OneStudy("1.2.3"))
+    assert (report.studies, report.images, report.documents, report.quarantined, report.is_complete) == (1, 0, 0, 1, True)
+    assert [file.name for file in archive.root.rglob("*.dcm")] == ["other.dcm"], "it is another study's"
+    assert sorted(row.state for row in street.rows(schema.study)) == ["due", "erased"]
+    assert "1.2.3" not in [row.study_instance_uid for row in street.rows(schema.study)]
+
+
+def test_a_crash_in_the_middle_of_one_study_is_finished_by_the_next(settings: Settings, street: Street, tmp_path: Path) -> None:
+    archive = Archive(settings.archive_dir)
+    receive(street, archive, "1.2.3", 1, header=header_in("1.2.3"), path="st/ud/1.dcm")
+    with closing(Erasure(settings.ledger_url, archive)) as crashed:
+        crashed.erase_study("1.2.3")
+    assert [file.name for file in archive.root.rglob("*.dcm")] == ["1.dcm"]
+    again = erase(settings, OneStudy("1.2.3"))
+    assert (again.studies, again.is_complete) == (0, True)
+    assert list(archive.root.rglob("*.dcm")) == []
+    assert found_in(tmp_path, [b"1.2.3"]) == []
+
+
+def test_a_study_of_which_only_a_rejection_came_is_forgotten_and_a_tombstone_is_none(settings: Settings, street: Street) -> None:
+    street.ledger.reject([Rejection("1.2.3.9", "1.2.3", RemovalReason.QUALITY, "1.2.3.8", "CR1")])
+    assert erase(settings, OneStudy("1.2.3"), has_to_rewrite=False).studies == 0
+    assert street.rows(schema.rejection) == []
+    receive(street, Archive(settings.archive_dir), "1.2.4", 1)
+    walk_on(street)
+    erase(settings, OneStudy("1.2.4"), has_to_rewrite=False)
+    (before,) = street.rows(schema.study)
+    assert erase(settings, OneStudy(before.study_instance_uid), has_to_rewrite=False).studies == 0
+    assert street.rows(schema.study) == [before]
+
+
+def test_a_file_of_the_study_that_arrives_just_now_is_said(settings: Settings, street: Street) -> None:
+    archive = Archive(settings.archive_dir, "listener")
+    with archive.begin() as incoming:
+        incoming.write(stored(header_in("1.2.3")))
+        incoming.commit()
+    report = erase(settings, OneStudy("1.2.3"))
+    assert (report.arriving, report.is_complete) == (1, False)
+    assert "1 files of this study have just arrived" in report.said(is_dry_run=False, whose="study")
+    assert erase(settings, OneStudy("1.2"), is_dry_run=True).arriving == 0
 
 
 def test_a_crash_in_the_middle_is_finished_by_the_next(settings: Settings, street: Street, tmp_path: Path) -> None:
@@ -411,3 +498,11 @@ def test_the_id_is_read_in_its_character_set(syntax: str, charset: str, patient_
     assert read_patient(header, syntax).patient_id == patient_id.strip()
     assert Patient(patient_id.strip()).is_of(header, syntax)
     assert not Patient("A").is_of(header, syntax), "a part of an ID is another ID"
+
+
+@pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian])
+def test_a_study_is_told_by_the_whole_of_its_uid(syntax: str) -> None:
+    header = header_in("1.2.34", syntax=syntax)  # padded to an even length
+    assert OneStudy("1.2.34").is_of(header, syntax)
+    assert not OneStudy("1.2.3").is_of(header, syntax)
+    assert not OneStudy("1.2.34").is_of(header_of("1.2.34", syntax), syntax), "it is the Patient ID"

@@ -120,7 +120,17 @@ def test_dead_letters_of_one_reason_go_again_together(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    "order", [{}, {"patient_id": ""}, {"patient_id": "  "}, {"patient_id": "x" * 65}, {"patient_id": "1", "name": "A"}]
+    "order",
+    [
+        {},
+        {"patient_id": ""},
+        {"patient_id": "  "},
+        {"patient_id": "x" * 65},
+        {"patient_id": "1", "name": "A"},
+        {"patient_id": "xxx", "study_instance_uid": "1.2.3"},
+        {"study_instance_uid": "xxx"},
+        {"study_instance_uid": "1.2.3", "issuer_of_patient_id": "xxx"},
+    ],
 )
 def test_a_vague_erasure_is_refused_and_not_repeated_back(rig: Rig, order: dict[str, str]) -> None:
     response = rig.client.post("/api/v1/erase", json=order)
@@ -145,6 +155,19 @@ def test_erasure_answers_with_numbers_only(rig: Rig, capfd: pytest.CaptureFixtur
         assert PATIENT not in response.text
     assert PATIENT not in rig.client.get("/metrics").text
     assert PATIENT not in "".join(capfd.readouterr())
+
+
+def test_one_study_is_erased(rig: Rig) -> None:
+    (rig.folder / "archive" / "locks").mkdir(parents=True)
+    for study in ("1.2.3", "1.2.4"):
+        rig.street.walk(study, 1)
+    counted = rig.client.post("/api/v1/erase", json={"study_instance_uid": "1.2.3", "is_dry_run": True}).json()
+    assert (counted["studies"], counted["images"], counted["delivered"]) == (1, 1, {"pacs": 1})
+    response = rig.client.post("/api/v1/erase", json={"study_instance_uid": "1.2.3"})
+    assert (response.status_code, response.json()["studies"]) == (200, 1)
+    assert "1.2.3" not in response.text
+    assert rig.client.get("/api/v1/studies/1.2.3").status_code == 404
+    assert rig.client.get("/api/v1/studies/1.2.4").status_code == 200
 
 
 def test_erasure_waits_for_a_token_and_for_our_own_page(tmp_path: Path) -> None:

@@ -187,6 +187,31 @@ def test_a_tree_is_that_of_the_current_result_or_there_is_none(state: Path, stre
     assert "Replaces:" in hilum(state, "study", STUDY, "--tree").stdout
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "say whose: --patient, or --study for one study"),
+        (("--patient", "4711", "--study", "1.2.3"), "and not both"),
+        (("--study", "1.2.3", "--issuer", "NORTH"), "--issuer belongs to --patient"),
+        (("--study", " "), "--study is empty"),
+        (("--patient", " "), "--patient is empty"),
+    ],
+)
+def test_an_erasure_says_whose(state: Path, words: tuple[str, ...], said: str) -> None:
+    vague = hilum(state, "erase", *words, "--yes")
+    assert (vague.returncode, said in vague.stderr) == (2, True), vague.stdout + vague.stderr
+
+
+def test_one_study_is_counted_then_erased(state: Path, street: Street) -> None:
+    street.walk(STUDY, 1)
+    counted = hilum(state, "erase", "--study", STUDY)
+    would = "1 studies, 1 images, 2 documents, 0 files in quarantine would be erased; add --yes"
+    assert (counted.returncode, counted.stdout.splitlines()[0]) == (1, would), counted.stderr
+    done = hilum(state, "erase", "--study", STUDY, "--yes")
+    assert (done.returncode, STUDY in done.stdout + done.stderr) == (0, False), done.stdout + done.stderr
+    assert hilum(state, "study", STUDY).returncode == 1
+
+
 def test_an_erasure_that_leaves_files_is_not_done_also_without_a_rewrite(state: Path) -> None:
     words = ("erase", "--patient", "PHANTOM-00000003", "--yes", "--no-rewrite")
     done = hilum(state, *words)

@@ -1,4 +1,4 @@
-"""/api/v1 for people who step in: complete a study, pause, resume or forget a destination, erase a patient."""
+"""/api/v1 for people who step in: complete a study, pause, resume or forget a destination, erase a patient or a study."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from pydantic import ConfigDict, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
-from hilum.api.fields import API_PREFIX, Answer, StudyUid
+from hilum.api.fields import API_PREFIX, UID_PATTERN, Answer, StudyUid
 from hilum.api.parts import Interventions, Parts, PartsHere
 from hilum.api.probing import DestinationName
 from hilum.api.problems import documented
@@ -21,6 +21,8 @@ router = APIRouter(prefix=API_PREFIX, tags=["Operations"])
 # PS3.5 6.2, VR LO: at most 64 characters, no backslash, no control character, and spaces around it do not count.
 _CHARACTER = "!-\\[\\]-~\u00a1-\uffff"
 _Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^[{_CHARACTER}]([ {_CHARACTER}]*[{_CHARACTER}])?$")]
+
+_Uid = Annotated[str, StringConstraints(max_length=64, pattern=UID_PATTERN)]
 
 
 class DestinationState(Answer):
@@ -84,13 +86,22 @@ class CompletedAnswer(Answer):
     waits_for: int = Field(description="Readings that are still open; the study closes when they have ended.")
 
 
-class EraseOrder(Answer):
+class PatientToErase(Answer):
     """Whose data to erase. It is written nowhere."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"patient_id": "4711"}]})
 
     patient_id: _Identifier = Field(description="Patient ID (0010,0020), the whole of it.")
     issuer_of_patient_id: _Identifier | None = Field(None, description="Issuer of Patient ID (0010,0021); left out: whichever issued it.")
+    is_dry_run: bool = Field(default=False, description="Only count what would be erased.")
+
+
+class StudyToErase(Answer):
+    """Which study to erase. It is written nowhere."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"study_instance_uid": "1.2.826.0.1.3680043.8.498.1"}]})
+
+    study_instance_uid: _Uid = Field(description="Study Instance UID (0020,000D).")
     is_dry_run: bool = Field(default=False, description="Only count what would be erased.")
 
 
@@ -175,12 +186,14 @@ def complete_study(parts: PartsHere, study_instance_uid: StudyUid, order: Comple
     return {"state": done.state, "ended_readings": done.ended_readings, "waits_for": done.waits_for}
 
 
-@router.post("/erase", response_model=ErasedAnswer, responses=documented(400), summary="Erase a patient")
-def erase_patient(parts: PartsHere, order: EraseOrder) -> Mapping[str, Any]:
-    """All studies whose stored header has this Patient ID: files, headers, results, documents. It cannot be undone.
+@router.post("/erase", response_model=ErasedAnswer, responses=documented(400), summary="Erase a patient or a study")
+def erase_patient(parts: PartsHere, order: PatientToErase | StudyToErase) -> Mapping[str, Any]:
+    """All studies whose stored header has this Patient ID, or one study: files, headers, results, documents. It cannot be undone.
 
-    Takes as long as reading every header and rewriting the ledger. Ask with `is_dry_run` first.
+    Takes as long as reading every header (for a patient) and rewriting the ledger. Ask with `is_dry_run` first.
     """
+    if isinstance(order, StudyToErase):
+        return _verbs(parts).erase_study(order.study_instance_uid, is_dry_run=order.is_dry_run)
     return _verbs(parts).erase(order.patient_id, order.issuer_of_patient_id, is_dry_run=order.is_dry_run)
 
 

@@ -61,6 +61,10 @@ class Interventions(Protocol):
         """Erase a patient; the fields of `intervening.ErasedAnswer`."""
         ...
 
+    def erase_study(self, study_uid: str, *, is_dry_run: bool) -> Mapping[str, Any]:
+        """Erase one study; the same fields."""
+        ...
+
 
 class RolloutVerbs(Protocol):
     """What a person may do with rollouts; a verb raises `CannotRollOut`, which says what to do instead."""

@@ -113,25 +113,47 @@ def complete_study(
 
 @app.command()
 def erase(
-    patient: Annotated[str, typer.Option(help="Patient ID (0010,0020), the whole of it; -: read it from standard input.")],
     config: Config = None,
-    issuer: Annotated[str | None, typer.Option(help="Issuer of Patient ID (0010,0021); left out: whichever issued it.")] = None,
+    patient: Annotated[str | None, typer.Option(help="Patient ID (0010,0020), the whole of it; -: read it from standard input.")] = None,
+    study_uid: Annotated[
+        str | None, typer.Option("--study", help="Study Instance UID (0020,000D) of the one study; -: read it from standard input.")
+    ] = None,
+    issuer: Annotated[
+        str | None, typer.Option(help="With --patient: Issuer of Patient ID (0010,0021); left out: whichever issued it.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this only what would be erased is counted.")] = False,
     rewrite: Annotated[bool, typer.Option(help="Rewrite the ledger's file, so that no free page holds old bytes.")] = True,
 ) -> None:
-    """Erase a patient: files, headers, results and documents of all studies with this Patient ID. It cannot be undone.
+    """Erase a patient, all studies with this Patient ID, or one study: files, headers, results and documents. It cannot be undone.
 
     What destinations have already, and backups, are not touched: the answer counts what was delivered where. Safe to repeat.
     """
-    wanted = (sys.stdin.readline() if patient == "-" else patient).strip()
-    if not wanted:
-        print("hilum: --patient is empty; many images have no Patient ID, and they are not one patient's", file=sys.stderr)
-        raise typer.Exit(2)
+    wanted = _whom_to_erase(patient, study_uid, issuer)
     settings = migrated_settings(config)
-    from hilum.receive.patient import Patient  # noqa: PLC0415 - imports pydicom
-    from hilum.wiring.erasing import erase as erase_patient  # noqa: PLC0415 - imports every room below
+    from hilum.receive.patient import OneStudy, Patient  # noqa: PLC0415 - imports pydicom
+    from hilum.wiring.erasing import erase as erase_owner  # noqa: PLC0415 - imports every room below
 
+    owner = Patient(wanted, issuer) if study_uid is None else OneStudy(wanted)
     with explained():
-        report = erase_patient(settings, Patient(wanted, issuer), is_dry_run=not yes, has_to_rewrite=rewrite)
-    print(report.said(is_dry_run=not yes))
+        report = erase_owner(settings, owner, is_dry_run=not yes, has_to_rewrite=rewrite)
+    print(report.said(is_dry_run=not yes, whose="patient" if study_uid is None else "study"))
     raise typer.Exit(0 if yes and (report.is_complete if rewrite else report.is_gone) else 1)
+
+
+def _whom_to_erase(patient: str | None, study_uid: str | None, issuer: str | None) -> str:
+    """The Patient ID or the Study Instance UID; exit status 2 if it is not clear whose."""
+    problem = None
+    if (patient is None) == (study_uid is None):
+        problem = "say whose: --patient, or --study for one study, and not both"
+    elif issuer is not None and patient is None:
+        problem = "--issuer belongs to --patient"
+    said = patient or study_uid or ""
+    wanted = (sys.stdin.readline() if said == "-" and problem is None else said).strip()
+    if problem is None and not wanted:
+        problem = (
+            "--study is empty" if patient is None else "--patient is empty; many images have no Patient ID, and they are not one patient's"
+        )
+    if problem is not None:
+        print(f"hilum: {problem}", file=sys.stderr)
+        raise typer.Exit(2)
+    return wanted

@@ -1,10 +1,11 @@
-"""Whose image it is: Patient ID and Issuer of Patient ID of an encoded header, and nothing else of it."""
+"""Whose image it is: Patient ID, Issuer of Patient ID and Study Instance UID of an encoded header, and nothing else of it."""
 
 from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from pydicom.charset import convert_encodings, decode_bytes
 from pydicom.uid import DeflatedExplicitVRLittleEndian
@@ -13,8 +14,15 @@ from hilum.receive import file_meta
 from hilum.receive.elements import elements, encoding_of
 from hilum.receive.refusals import CannotUnderstand
 
-_SPECIFIC_CHARACTER_SET, _PATIENT_ID, _ISSUER = 0x00080005, 0x00100020, 0x00100021
+_SPECIFIC_CHARACTER_SET, _PATIENT_ID, _ISSUER, _STUDY_INSTANCE_UID = 0x00080005, 0x00100020, 0x00100021, 0x0020000D
 _BEGINNING_BYTES = 1 << 20
+
+
+class Owner(Protocol):
+    """To whom an object may belong."""
+
+    def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
+        """Whether a header names it. Raises CannotUnderstand if it cannot be read so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +42,24 @@ class Patient:
         return found.patient_id == wanted and self.issuer in (None, found.issuer)
 
 
+@dataclass(frozen=True, slots=True)
+class OneStudy:
+    """The identity by which a study is asked for."""
+
+    study_instance_uid: str
+
+    def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
+        """Whether a header names this study. Raises CannotUnderstand if it cannot be read so far."""
+        wanted = self.study_instance_uid.encode()
+        if wanted not in bytes(header):  # most headers are ruled out without being read
+            return False
+        for element in elements(memoryview(header), encoding_of(transfer_syntax_uid)):
+            if element.tag >= _STUDY_INSTANCE_UID:
+                is_named = element.tag == _STUDY_INSTANCE_UID and element.length is not None
+                return is_named and bytes(header[element.value : element.value + (element.length or 0)]).strip(b" \0") == wanted
+        return False
+
+
 def read_patient(header: bytes | memoryview, transfer_syntax_uid: str) -> Patient:
     """Patient ID (0010,0020) and Issuer of Patient ID (0010,0021), empty where they are missing. Raises CannotUnderstand."""
     values: dict[int, bytes] = {}
@@ -46,18 +72,21 @@ def read_patient(header: bytes | memoryview, transfer_syntax_uid: str) -> Patien
     return Patient(*(_text(values.get(tag, b""), encodings) for tag in (_PATIENT_ID, _ISSUER)))
 
 
-def is_file_of(file: Path, patient: Patient) -> bool:
-    """Whether a stored object is of this patient. Raises CannotUnderstand, OSError."""
+def is_file_of(file: Path, owner: Owner) -> bool:
+    """Whether a stored object is of this patient or study. Raises CannotUnderstand, OSError."""
     with file.open("rb") as stream:
-        return is_object_of(stream.read(_BEGINNING_BYTES), patient)
+        return is_object_of(stream.read(_BEGINNING_BYTES), owner)
 
 
-def is_object_of(encoded: bytes, patient: Patient) -> bool:
-    """Whether an encoded object, with its File Meta Information, is of this patient. Its beginning is enough. Raises CannotUnderstand."""
+def is_object_of(encoded: bytes, owner: Owner) -> bool:
+    """Whether an encoded object, with its File Meta Information, is of this patient or study. Its beginning is enough.
+
+    Raises CannotUnderstand.
+    """
     beginning = memoryview(encoded)
     meta, start = file_meta.decode(beginning)
     is_deflated = meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian
-    return patient.is_of(_inflated(beginning[start:]) if is_deflated else beginning[start:], meta.transfer_syntax_uid)
+    return owner.is_of(_inflated(beginning[start:]) if is_deflated else beginning[start:], meta.transfer_syntax_uid)
 
 
 def _inflated(data_set: memoryview) -> bytes:

@@ -1,4 +1,4 @@
-"""Erasure of a patient: rows become tombstones without patient data, files are deleted, deliveries that have not gone out never will.
+"""Erasure of a patient or a study: rows become tombstones without patient data, files are deleted, what has not gone out never will.
 
 Each study is one transaction that also writes down which files must go, so whatever a crash leaves, doing it again finishes it.
 """
@@ -51,7 +51,7 @@ _OPEN_DELIVERIES = (DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD)
 
 @dataclass(slots=True)
 class Erased:
-    """What was there of a patient. `delivered`: documents that destinations have; only they can delete those. `tried`: may have.
+    """What was there of a patient or a study. `delivered`: documents that destinations have; only they can delete those. `tried`: may have.
 
     Those are on the wire now, or a try to send them ended without an answer that says that they are not there.
     """
@@ -136,6 +136,8 @@ class Erasure:
             found = _look(connection, study_uid)
             if found.studies:
                 _erase(connection, study_uid, self._clock())
+            else:  # a rejection note came, and the study never did
+                connection.execute(delete(rejection).where(rejection.c.study_instance_uid == study_uid))
             return found
 
     def erase_documents(self, result_ids: Collection[int]) -> Erased:
@@ -186,10 +188,12 @@ def _salt(connection: Connection) -> bytes:
 
 
 def _look(connection: Connection, study_uid: str) -> Erased:
-    is_known = connection.execute(select(study.c.id).where(study.c.study_instance_uid == study_uid)).first() is not None
+    is_there = and_(study.c.study_instance_uid == study_uid, study.c.state != StudyState.ERASED)
+    if connection.execute(select(study.c.id).where(is_there)).first() is None:
+        return Erased()  # or a tombstone, of which nothing is left
     images = connection.execute(select(instance.c.id).where(instance.c.study_instance_uid == study_uid)).all()
     found = _found(connection, connection.execute(_documents(study_uid)).scalars().all())
-    return replace(found, studies=int(is_known), images=len(images))
+    return replace(found, studies=1, images=len(images))
 
 
 def _found(connection: Connection, document_ids: Sequence[int]) -> Erased:

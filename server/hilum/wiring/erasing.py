@@ -1,4 +1,4 @@
-"""`erase`: all that the ledger and the archive hold of a patient. The Patient ID goes into no log and no row."""
+"""`erase`: all that the ledger and the archive hold of a patient or of one study. Patient ID and UID go into no log and no row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hilum import telemetry
 from hilum.errors import ConfigurationError
-from hilum.receive.patient import Patient, is_file_of, is_object_of
+from hilum.receive.patient import OneStudy, Owner, Patient, is_file_of, is_object_of
 from hilum.receive.refusals import CannotUnderstand
 from hilum.settings import Settings
 from hilum.store.archive import Archive
@@ -51,7 +51,7 @@ class ErasureReport:
 
     @property
     def is_gone(self) -> bool:
-        """Whether no file of the patient is left, whatever the ledger's free pages hold."""
+        """Whether no file of the patient or study is left, whatever the ledger's free pages hold."""
         return not (self.arriving or self.files_left)
 
     @property
@@ -59,8 +59,8 @@ class ErasureReport:
         """Whether nothing of it has to be done again."""
         return self.is_rewritten and self.is_gone
 
-    def said(self, *, is_dry_run: bool) -> str:
-        """For a person, one line a fact."""
+    def said(self, *, is_dry_run: bool, whose: str = "patient") -> str:
+        """For a person, one line a fact. `whose`: patient or study."""
         verb = "would be erased; add --yes" if is_dry_run else "erased"
         lines = [f"{self.studies} studies, {self.images} images, {self.documents} documents, {self.quarantined} files in quarantine {verb}"]
         lines += [f"{count} documents were delivered to {name}: ask there for their deletion" for name, count in self.delivered.items()]
@@ -68,7 +68,7 @@ class ErasureReport:
         if self.unreadable:
             lines.append(f"{self.unreadable} files in quarantine cannot be read, so nobody can say whose they are: look at them")
         if self.arriving:
-            lines.append(f"{self.arriving} files of this patient have just arrived: do it again")
+            lines.append(f"{self.arriving} files of this {whose} have just arrived: do it again")
         if self.files_left:
             lines.append(f"{self.files_left} files could not be deleted; the server goes on trying, its log says why")
         if not (is_dry_run or self.is_rewritten):
@@ -76,11 +76,12 @@ class ErasureReport:
         return "\n".join(lines)
 
 
-def erase(settings: Settings, patient: Patient, *, is_dry_run: bool = False, has_to_rewrite: bool = True) -> ErasureReport:
-    """Find the patient's studies by their stored headers and reports and erase them. Safe to repeat after any crash.
+def erase(settings: Settings, owner: Patient | OneStudy, *, is_dry_run: bool = False, has_to_rewrite: bool = True) -> ErasureReport:
+    """Erase a patient's studies, which stored headers and reports tell, or one study. Safe to repeat after any crash.
 
     Of a study whose images have another patient's headers by now only the reports that name this one go. Looks until there is nothing
-    more: each look reads every header and report, about a million headers a minute. Raises ConfigurationError where there is no archive.
+    more: each look for a patient reads every header and report, about a million headers a minute. Raises ConfigurationError where there
+    is no archive.
     """
     archive = Archive(settings.archive_dir)
     if not archive.is_there:
@@ -88,7 +89,7 @@ def erase(settings: Settings, patient: Patient, *, is_dry_run: bool = False, has
     telemetry.silence_libraries()
     erasure = Erasure(settings.ledger_url, archive)
     try:
-        report = _erase(erasure, archive, patient, is_dry_run=is_dry_run)
+        report = _erase(erasure, archive, owner, is_dry_run=is_dry_run)
         if not is_dry_run:
             report.files_left = _remove_files(erasure)
             report.is_rewritten = has_to_rewrite and erasure.rewrite()
@@ -98,33 +99,38 @@ def erase(settings: Settings, patient: Patient, *, is_dry_run: bool = False, has
         erasure.close()
 
 
-def _erase(erasure: Erasure, archive: Archive, patient: Patient, *, is_dry_run: bool) -> ErasureReport:
+def _erase(erasure: Erasure, archive: Archive, owner: Patient | OneStudy, *, is_dry_run: bool) -> ErasureReport:
     report = ErasureReport()
     while True:
         # In this order: what gets its row between the two looks has been seen as arriving.
-        report.arriving = sum(_is_of(file, patient) is True for file in archive.unindexed())
-        if not _erase_rows(erasure, patient, report, is_dry_run=is_dry_run) or is_dry_run:
+        report.arriving = sum(_is_of(file, owner) is True for file in archive.unindexed())
+        if not _erase_rows(erasure, owner, report, is_dry_run=is_dry_run) or is_dry_run:
             break
-    for path in _quarantined(archive, patient, report):
+    for path in _quarantined(archive, owner, report):
         report.quarantined += 1
         if not is_dry_run:
             erasure.erase_quarantined(path)
     if not is_dry_run:
-        for path in _left(erasure, archive, patient):
+        for path in _left(erasure, archive, owner):
             erasure.hasten(path)
     return report
 
 
-def _erase_rows(erasure: Erasure, patient: Patient, report: ErasureReport, *, is_dry_run: bool) -> bool:
+def _erase_rows(erasure: Erasure, owner: Patient | OneStudy, report: ErasureReport, *, is_dry_run: bool) -> bool:
     """One look at all rows; whether there was anything to erase."""
-    studies, results = _studies(erasure, patient), _results(erasure, patient)
-    studies |= {study_uid for study_uid in results if not erasure.has_images(study_uid)}
+    studies, results = ({owner.study_instance_uid}, {}) if isinstance(owner, OneStudy) else _of_patient(erasure, owner)
     verbs = (erasure.look, erasure.look_at_results) if is_dry_run else (erasure.erase_study, erasure.erase_documents)
     found = [verbs[0](study_uid) for study_uid in sorted(studies)]
     found += [verbs[1](ids) for study_uid, ids in sorted(results.items()) if study_uid not in studies]
     for item in found:
         report.add(item)
     return any(item.studies or item.documents for item in found)
+
+
+def _of_patient(erasure: Erasure, patient: Patient) -> tuple[set[str], dict[str, set[int]]]:
+    """Studies that are the patient's, and by study the results that name the patient."""
+    studies, results = _studies(erasure, patient), _results(erasure, patient)
+    return studies | {study_uid for study_uid in results if not erasure.has_images(study_uid)}, results
 
 
 def _studies(erasure: Erasure, patient: Patient) -> set[str]:
@@ -162,28 +168,28 @@ def _names(patient: Patient, header: bytes, transfer_syntax_uid: str) -> bool:
         return False  # it was read up to its pixels when it was stored
 
 
-def _quarantined(archive: Archive, patient: Patient, report: ErasureReport) -> Iterator[str]:
+def _quarantined(archive: Archive, owner: Owner, report: ErasureReport) -> Iterator[str]:
     for file in archive.quarantined():
-        answer = _is_of(file, patient)
+        answer = _is_of(file, owner)
         report.unreadable += answer is None
         if answer:
             yield str(file.relative_to(archive.root))
 
 
-def _left(erasure: Erasure, archive: Archive, patient: Patient) -> list[str]:
-    """Paths of the patient's files that wait for their deletion: an earlier header stays for an hour."""
+def _left(erasure: Erasure, archive: Archive, owner: Owner) -> list[str]:
+    """Paths of the patient's or the study's files that wait for their deletion: an earlier header stays for an hour."""
     found = []
     for path in erasure.left_files():
         with contextlib.suppress(FileNotFoundError):
-            if _is_of(archive.locate(path), patient):
+            if _is_of(archive.locate(path), owner):
                 found.append(path)
     return found
 
 
-def _is_of(file: Path, patient: Patient) -> bool | None:
+def _is_of(file: Path, owner: Owner) -> bool | None:
     """None: nobody can say."""
     try:
-        return is_file_of(file, patient)
+        return is_file_of(file, owner)
     except FileNotFoundError:
         return False
     except (CannotUnderstand, OSError):

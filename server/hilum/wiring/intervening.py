@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from hilum.errors import Retry
-from hilum.receive.patient import Patient
+from hilum.receive.patient import OneStudy, Patient
 from hilum.settings import Settings
 from hilum.store.archive import Archive
 from hilum.store.completing import Completed
@@ -40,7 +40,15 @@ class LedgerInterventions:
 
     def erase(self, patient_id: str, issuer: str | None, *, is_dry_run: bool) -> dict[str, Any]:
         """Erase a patient. Raises Retry where the archive is not mounted."""
+        return self._erase(Patient(patient_id, issuer), is_dry_run=is_dry_run)
+
+    def erase_study(self, study_uid: str, *, is_dry_run: bool) -> dict[str, Any]:
+        """Erase one study. Raises Retry as `erase`."""
+        return self._erase(OneStudy(study_uid), is_dry_run=is_dry_run)
+
+    def _erase(self, owner: Patient | OneStudy, *, is_dry_run: bool) -> dict[str, Any]:
         if not Archive(self.settings.archive_dir).is_there:
             raise Retry("the archive is not mounted on this host, or has never received anything", after_seconds=60)
-        report = erase(self.settings, Patient(patient_id, issuer), is_dry_run=is_dry_run)
-        return {**asdict(report), "is_complete": report.is_complete}
+        report = erase(self.settings, owner, is_dry_run=is_dry_run)
+        counted = {"delivered": dict(report.delivered), "tried": dict(report.tried)}  # of a Counter `asdict` makes something else
+        return {**asdict(report), **counted, "is_complete": report.is_complete}
