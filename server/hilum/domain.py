@@ -292,7 +292,7 @@ class Release:
     none. `aggregation` over views is max, mean or first_frontal. `calibration` None means: scores are no probabilities.
     `build_key` digests all that the built tree depends on: a tree with another key is stale. `operating_points` says where they
     come from: `measured_on` and `criterion`. `members` names the networks of an ensemble, in the order of their numbers, and `rule`
-    says how they become one (mean_score, mean_logit); empty: one network.
+    says how they become one (mean_score, mean_logit); empty: one network. `digest` is that of all that the manifest says.
     """
 
     name: str
@@ -321,6 +321,7 @@ class Release:
     operating_points: Mapping[str, str] | None = None
     members: tuple[str, ...] = ()
     rule: str = ""
+    digest: str = ""
 
     @property
     def id(self) -> str:

@@ -13,6 +13,7 @@ from sqlalchemy import event
 from hilum.domain import Advance, ReadingJob, ReadingState, RolloutMode, RolloutState
 from hilum.store.archive import Archive
 from hilum.store.erasure import Erasure
+from hilum.store.kept_manifests import KeptManifest
 from hilum.store.ledger import RecordOutcome
 from hilum.store.rollouts import CannotRollOut, Order, Rollouts
 from hilum.store.schema import assignment, comparison, document, reading, result, rollout_event, study
@@ -374,3 +375,37 @@ def test_a_ledger_without_rollouts_is_asked_once_a_batch(rolling: Rolling) -> No
     rolling.receive("1.1", 2)
     assert sum("FROM rollout" in text for text in asked) == 2
     assert not any("assignment" in text or "comparison" in text for text in asked)
+
+
+FIRST, EDITED = KeptManifest("chest@2", "d1", "version = 2"), KeptManifest("chest@2", "d2", "version = 2 # and more")
+
+
+def test_what_was_proved_is_refused_once_it_is_something_else(rolling: Rolling) -> None:
+    rollouts = rolling.rollouts
+    assert rollouts.manifest("chest@2") is None
+    rollouts.start(CONFIGURED, "chest@2", SHADOW, "a person", FIRST)
+    assert rollouts.manifest("chest@2") == FIRST
+    rollouts.stop("chest", "a person")
+    rollouts.start(CONFIGURED, "chest@2", SHADOW, "a person", EDITED)
+    with pytest.raises(CannotRollOut, match="started again, while it was being proved"):
+        rollouts.confirm("chest", "chest@2", "analyser", FIRST.digest)
+    assert rollouts.find("chest").state is RolloutState.LOADING
+    assert rollouts.confirm("chest", "chest@2", "analyser", EDITED.digest).state is RolloutState.RUNNING
+    rollouts.stop("chest", "a person")
+    with pytest.raises(CannotRollOut, match="give the edited one a version of its own"):
+        rollouts.start(CONFIGURED, "chest@2", SHADOW, "a person", FIRST)
+    assert rollouts.find("chest").state is RolloutState.DONE
+    assert rollouts.start(CONFIGURED, "chest@2", SHADOW, "a person", EDITED).state is RolloutState.LOADING
+
+
+def test_a_server_that_starts_renews_what_the_settings_name_and_nothing_else(rolling: Rolling) -> None:
+    rollouts = rolling.rollouts
+    configured = KeptManifest(CONFIGURED, "c1", "version = 1", is_proved=True)
+    other = KeptManifest("lung@1", "l1", "version = 1", is_proved=True)
+    running(rolling, SWITCH)  # by a Hilum that kept nothing
+    seen = KeptManifest("chest@2", "d1", "version = 2", is_proved=True)
+    assert rollouts.begin([configured, seen, other], [CONFIGURED]) == []
+    assert [rollouts.manifest(name) for name in (CONFIGURED, "chest@2", "lung@1")] == [configured, seen, None]
+    changed = [KeptManifest(item.release, "new", item.text, is_proved=True) for item in (configured, seen)]
+    assert rollouts.begin(changed, [CONFIGURED]) == [CONFIGURED]
+    assert [rollouts.manifest(name) for name in (CONFIGURED, "chest@2")] == [changed[0], seen]

@@ -12,8 +12,11 @@ import pytest
 from hilum.domain import RolloutMode
 from hilum.settings import Api, Models, Receive, Settings, Site
 from hilum.store.rollouts import Order, Rollouts
+from hilum.store.views import LedgerViews
 from hilum.supervisor.check import Check
 from hilum.supervisor.doctor import examine
+from hilum.wiring.releases import keep_releases
+from hilum.wiring.rollouts import RolloutVerbs
 from load_tests.serving import free_ports
 from tests.support.ledgers import migrated_sqlite
 from tests.support.models import Tiny, make_tiny
@@ -85,3 +88,23 @@ def test_a_ledger_of_another_version_is_not_asked(settings: Settings, rollouts: 
     with rollouts._engine.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
     assert not any(check.name.startswith("rollout") for check in examine(settings))
+
+
+def edit(settings: Settings, release: str) -> None:
+    path = settings.manifests_dir / release / "manifest.toml"
+    path.write_text(path.read_text().replace("operating_point = 0.6", "operating_point = 0.9", 1))
+
+
+def test_what_was_edited_since_it_reads_is_said(settings: Settings, rollouts: Rollouts) -> None:
+    keep_releases(settings, rollouts)
+    edit(settings, "chest@1")
+    assert "chest@1 was edited since the server started, and holds from its next start on" in found(settings).detail
+    assert found(settings).ok
+    keep_releases(settings, rollouts)
+    assert found(settings) == Check("rollout chest", ok=True, detail="done, chest@1 reads new studies")
+    with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
+        RolloutVerbs(settings, rollouts, views).start("chest", "chest@2", SWITCH, "a person")
+    rollouts.confirm("chest", "chest@2", "analyser", rollouts.manifest("chest@2").digest)  # type: ignore[union-attr]
+    assert found(settings).ok
+    edit(settings, "chest@2")
+    assert (found(settings).ok, "chest@2 was edited after" in found(settings).detail) == (False, True)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ import numpy as np
 import pytest
 from sqlalchemy import QueuePool, create_engine
 
-from hilum.analyse.answers import Inference, KnownAnswer, canary_problem
-from hilum.domain import Instance, Lane, Lease, ReadingJob, Release, Rollout, RolloutMode, RolloutState
+from hilum.domain import Rollout, RolloutMode, RolloutState
 from hilum.errors import NotAnalysed, Retry
 from hilum.models import build, catalogue
 from hilum.settings import Analyse, Models, Settings, Site
@@ -23,55 +21,13 @@ from hilum.store.rollouts import Order
 from hilum.wiring.fleet import Fleet
 from hilum.wiring.fleet_plan import plan_of
 from hilum.wiring.releases import Catalogue
+from tests.support.fleets import Engines, Rig
 from tests.support.ledgers import migrated_sqlite
 from tests.support.models import Tiny, make_tiny, pictures, tiny_logits
 from tests.support.rolling import Rolling
 from tests.support.versions import add_version
 
 SHADOW, SWITCH = Order(RolloutMode.SHADOW), Order(RolloutMode.SWITCH)
-
-
-@dataclass
-class Engines:
-    """Answers as the tiny network does, unless a release is `wrong`; `away`: nobody answers."""
-
-    loaded: set[str] = field(default_factory=set)
-    wrong: set[str] = field(default_factory=set)
-    blurred: set[str] = field(default_factory=set)
-    away: bool = False
-
-    async def infer(self, release: Release, batch: np.ndarray[Any, Any]) -> Inference:
-        return Inference(tiny_logits(batch) + (release.id in self.wrong), None)
-
-    async def is_loaded(self, release: Release) -> bool:
-        return release.id in self.loaded
-
-    async def load(self, release: Release) -> None:
-        if self.away:
-            raise Retry("Triton does not answer", is_outage=True)
-        self.loaded.add(release.id)
-
-    async def unload(self, release: Release) -> None:
-        self.loaded.discard(release.id)
-
-    async def check_canary(self, release: Release, canary: KnownAnswer) -> str | None:
-        return canary_problem(release, await self.infer(release, canary.image), canary)
-
-    async def pixels(self, release: Release) -> str | None:
-        return "another precision" if release.id in self.blurred else None
-
-
-@dataclass
-class Readers:
-    """An analyser that only remembers."""
-
-    releases: set[str] = field(default_factory=set)
-
-    def add(self, release: Release) -> None:
-        self.releases.add(release.id)
-
-    def remove(self, name: str) -> None:
-        self.releases.remove(name)
 
 
 @pytest.fixture(scope="module")
@@ -82,41 +38,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
         add_version(made, version)
     add_version(made, "4", is_built=False)
     return made
-
-
-@dataclass
-class Rig:
-    """An analyser's fleet over a ledger of its own."""
-
-    rolling: Rolling
-    fleet: Fleet
-    engines: Engines
-    readers: Readers = field(default_factory=Readers)
-
-    def go(self, rounds: int = 1) -> None:
-        """So many rounds of following and checking."""
-
-        async def run() -> None:
-            for _ in range(rounds):
-                await self.fleet.follow(self.readers)
-                await self.fleet.check(self.readers)
-
-        asyncio.run(run())
-
-    def explain(self, study: str, release: str) -> Exception:
-        """What becomes of a reading whose release is not here."""
-        instance = Instance(f"{study}.1", "1.2", study, "1.2.4", "1", "x", 1, "d", "p", 0.0, "A", "B", id=1)
-        try:
-            return asyncio.run(self.fleet.explain(ReadingJob(Lease(1, "t", 1, 0), release, Lane.LIVE, instance)))
-        except Retry as error:
-            return error
-
-    @property
-    def rollout(self) -> Rollout:
-        """How the alias stands."""
-        found = self.rolling.rollouts.find("chest")
-        assert found is not None
-        return found
 
 
 @pytest.fixture

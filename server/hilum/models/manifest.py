@@ -6,10 +6,12 @@ Every problem of a manifest is reported at once; an unknown key names the neares
 from __future__ import annotations
 
 import hashlib
+import json
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -27,7 +29,10 @@ FILE_NAME: Final = "manifest.toml"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What the rest of Hilum may know (`release`), and what the builder needs beside it; `table` is all that the file says."""
+    """What the rest of Hilum may know (`release`), and what the builder needs beside it.
+
+    `table` is all that the file says, `text` the file itself.
+    """
 
     release: Release
     spec: InputSpec
@@ -35,6 +40,7 @@ class Manifest:
     engine: EngineTable
     path: Path
     table: ManifestTable
+    text: str
 
     @property
     def golden(self) -> tuple[GoldenTable, ...]:
@@ -45,11 +51,20 @@ class Manifest:
 def read(path: Path) -> Manifest:
     """The manifest in this file. Raises ConfigurationError with all its problems."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-        table = ManifestTable.model_validate(content)
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigurationError([f"{path}: {error.strerror}"]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise ConfigurationError([f"{path}: not valid TOML: {error}"]) from error
+    return parse(text, path)
+
+
+def parse(text: str, path: Path) -> Manifest:
+    """What this text says, which stands or stood in this file. Raises ConfigurationError with all its problems."""
+    try:
+        content = tomllib.loads(text)
+        table = ManifestTable.model_validate(content)
+    except tomllib.TOMLDecodeError as error:
         raise ConfigurationError([f"{path}: not valid TOML: {error}"]) from error
     except ValidationError as error:
         raise ConfigurationError([f"{path}: {explain(item)}" for item in error.errors()]) from error
@@ -57,7 +72,7 @@ def read(path: Path) -> Manifest:
     spec = _input_spec(table, problems)
     if problems or spec is None:
         raise ConfigurationError([f"{path}: {problem}" for problem in problems])
-    return Manifest(_release(table, spec), spec, table.weights, table.engine, path, table)
+    return Manifest(_release(table, spec, _digest(content)), spec, table.weights, table.engine, path, table, text)
 
 
 def _input_spec(table: ManifestTable, problems: list[str]) -> InputSpec | None:
@@ -72,7 +87,7 @@ def _input_spec(table: ManifestTable, problems: list[str]) -> InputSpec | None:
     return spec
 
 
-def _release(table: ManifestTable, spec: InputSpec) -> Release:
+def _release(table: ManifestTable, spec: InputSpec, digest: str) -> Release:
     model, engine, points = table.model, table.engine, table.operating_points
     return Release(
         name=table.name,
@@ -101,7 +116,13 @@ def _release(table: ManifestTable, spec: InputSpec) -> Release:
         operating_points=points.model_dump() if points else None,
         members=table.weights.member_names,
         rule=table.weights.rule or "",
+        digest=digest,
     )
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    """Of what the TOML says, the same for every version of Hilum; comments and the order of keys do not count."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _weights_sha256(weights: WeightsTable) -> str:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from sqlalchemy import Connection, and_, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from hilum.domain import ReadingState, Rollout, RolloutState, alias_of
-from hilum.store import reassigning
+from hilum.store import kept_manifests, reassigning
 from hilum.store import rollout_rules as rules
 from hilum.store.assigning import rollout_of
 from hilum.store.database import open_engine, open_reader
+from hilum.store.kept_manifests import KeptManifest
 from hilum.store.rollout_rules import CannotRollOut, Order
 from hilum.store.schema import assignment, reading, rollout, rollout_event
 
@@ -47,14 +49,38 @@ class Rollouts:
         """One alias; None: it has never been changed."""
         return next((item for item in self.all() if item.alias == alias), None)
 
-    def start(self, configured: str, candidate: str, order: Order, who: str) -> Rollout:
+    def manifest(self, release: str) -> KeptManifest | None:
+        """What a release is by now; None: nobody has said it."""
+        with self._reader.connect() as connection:
+            return kept_manifests.find(connection, release)
+
+    def begin(self, manifests: Iterable[KeptManifest], active: Collection[str]) -> list[str]:
+        """A server starts: what the settings name is what the manifests say now. Which of these have been something else before."""
+        rolled_out = {name for item in self.all() for name in item.releases}
+        wanted = [item for item in manifests if item.release in rolled_out | set(active)]
+        try:
+            return self._begin(wanted, active)
+        except IntegrityError:  # another host of this ledger starts at the same moment
+            return self._begin(wanted, active)
+
+    def _begin(self, wanted: Iterable[KeptManifest], active: Collection[str]) -> list[str]:
+        with self._engine.begin() as connection:
+            return kept_manifests.begin(connection, wanted, active, self._clock())
+
+    def start(self, configured: str, candidate: str, order: Order, who: str, manifest: KeptManifest | None = None) -> Rollout:
         """Have a candidate loaded, then let it do what `order` says. `configured`: what the settings name. Raises CannotRollOut."""
 
         def change(known: Rollout) -> Rollout:
             fresh = known if known.configured == configured else rules.begun(known.alias, configured, self._clock(), who)
             return rules.started(fresh, candidate, order)
 
-        return self._write(alias_of(configured), "start", who, change, rules.begun(alias_of(configured), configured, self._clock(), who))
+        def propose(connection: Connection, *_: Rollout) -> str:
+            if manifest is not None:
+                kept_manifests.propose(connection, manifest, self._clock())
+            return ""
+
+        begun = rules.begun(alias_of(configured), configured, self._clock(), who)
+        return self._write(alias_of(configured), "start", who, change, begun, propose)
 
     def promote(self, alias: str, order: Order, who: str) -> Rollout:
         """One step further. Raises CannotRollOut, as all verbs here."""
@@ -68,9 +94,10 @@ class Rollouts:
         """What serves goes on alone."""
         return self._write(alias, "stop", who, rules.stopped)
 
-    def confirm(self, alias: str, candidate: str, who: str) -> Rollout:
-        """An analyser has loaded the candidate, and it gave the known answers."""
-        return self._write(alias, "confirm", who, lambda known: rules.passed(_about(known, candidate)))
+    def confirm(self, alias: str, candidate: str, who: str, digest: str | None = None) -> Rollout:
+        """An analyser has loaded the candidate, whose manifest has this digest, and it gave the known answers."""
+        follow = None if digest is None else functools.partial(_prove, candidate, digest)
+        return self._write(alias, "confirm", who, lambda known: rules.passed(_about(known, candidate)), follow=follow)
 
     def refuse(self, alias: str, candidate: str, problem: str, who: str) -> Rollout:
         """It could not be loaded, or gave wrong answers."""
@@ -125,6 +152,11 @@ def _take_back(connection: Connection, before: Rollout, after: Rollout) -> str:
     left = before.candidate or before.serving
     count = reassigning.take_back(connection, after.alias, left, after.serving, after.changed_at)
     return f"{count} studies taken back from {left}"
+
+
+def _prove(candidate: str, digest: str, connection: Connection, *_: Rollout) -> str:
+    kept_manifests.prove(connection, candidate, digest)
+    return ""
 
 
 def _about(known: Rollout, candidate: str) -> Rollout:

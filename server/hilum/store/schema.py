@@ -283,6 +283,18 @@ rollout = Table(
     Column("changed_by", String(64), nullable=False),
 )
 
+# What a release is that reads, or shall: every process takes it from here, whatever becomes of the file (docs/rollouts.md).
+release_manifest = Table(
+    "release_manifest",
+    metadata,
+    Column("release", String(80), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("manifest", Text, nullable=False),
+    # A candidate that was never proved has read nothing for a study: it may still become another.
+    Column("is_proved", Boolean, nullable=False),
+    Column("kept_at", Float, nullable=False),
+)
+
 rollout_event = Table(
     "rollout_event",
     metadata,

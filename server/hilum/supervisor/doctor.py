@@ -189,8 +189,16 @@ def _rollout(verbs: RolloutVerbs, item: dict[str, Any]) -> Check:
         return Check(f"rollout {alias}", ok=False, detail=words, advice=f"Mend it and start again, or `hilum rollout stop {alias}`.")
     problem = None if item["changed_at"] is None or item["state"] == RolloutState.CLOSED else _not_loadable(verbs, item)
     if problem is None:
-        return Check(f"rollout {alias}", ok=True, detail=words)
+        return Check(f"rollout {alias}", ok=True, detail=words + _edited(verbs, item["configured"]))
     return Check(f"rollout {alias}", ok=False, detail=f"{words}; {problem}", advice="Put it back, or roll out another release.")
+
+
+def _edited(verbs: RolloutVerbs, configured: str) -> str:
+    """What a start of the server would change in a release of the settings; a manifest that cannot be read is a check of its own."""
+    with contextlib.suppress(CannotRollOut):
+        if verbs.is_edited(configured):
+            return f"; the manifest of {configured} was edited since the server started, and holds from its next start on"
+    return ""
 
 
 def _not_loadable(verbs: RolloutVerbs, item: dict[str, Any]) -> str | None:
@@ -198,6 +206,7 @@ def _not_loadable(verbs: RolloutVerbs, item: dict[str, Any]) -> str | None:
     try:
         for name in (item["serving"], item["previous"], item["candidate"]):
             if name is not None and name != item["configured"]:
+                verbs.require_unedited(name)
                 verbs.require_built(name)
     except CannotRollOut as error:
         return str(error)

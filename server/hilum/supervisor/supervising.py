@@ -33,6 +33,7 @@ from hilum.store.archive import Archive
 from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate, require_revision
+from hilum.store.rollouts import Rollouts
 from hilum.supervisor.housekeeping import Housekeeper
 from hilum.supervisor.pausing import pause_after
 from hilum.supervisor.triton_keeper import TritonKeeper
@@ -40,7 +41,7 @@ from hilum.supervisor.waker import Waker
 from hilum.triton.server import EmbeddedTriton
 from hilum.wiring.charge import Charge, process_name
 from hilum.wiring.deciding import open_decisions
-from hilum.wiring.releases import active_releases
+from hilum.wiring.releases import active_releases, keep_releases
 from hilum.wiring.sockets import bind
 from hilum.wiring.state_folder import metrics_dir
 
@@ -92,6 +93,9 @@ class Supervisor:
         self._children = [Child(role, index) for role, count in self._plan() for index in range(count)]
         if self._runs("analyser"):
             self._triton = self._embedded_triton()
+        if self._runs("analyser") or self._runs("dispatcher"):
+            with contextlib.closing(Rollouts(self.settings.ledger_url)) as rollouts:
+                keep_releases(self.settings, rollouts)
         self._bind_ports()
         if self._runs("listener"):
             self._housekeeper = Housekeeper(self.settings)

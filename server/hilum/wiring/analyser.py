@@ -39,13 +39,14 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
 
 
 async def _analyse(charge: Charge, settings: Settings, ledger: Ledger, stopping: asyncio.Event) -> None:
-    catalogue = Catalogue(settings)
+    rollouts = Rollouts(settings.ledger_url)
+    catalogue = Catalogue(settings, rollouts.manifest)
     archive = Archive(settings.archive_dir)
     urls = _urls(charge, settings)
     gateway = Endpoints(urls, settings.analyse.deadline_seconds, shares_memory=settings.triton.shared_memory)
     pool = _decode_pool(settings.analyse)
     owner = begin_life(ledger, "analyser")
-    fleet = Fleet(settings, catalogue, Rollouts(settings.ledger_url), gateway, _pixels(pool, settings.analyse), owner)
+    fleet = Fleet(settings, catalogue, rollouts, gateway, _pixels(pool, settings.analyse), owner)
     analyser = Analyser(
         _for_each_endpoint(settings.analyse, len(urls)),
         {name: catalogue[name] for name in settings.active_releases},

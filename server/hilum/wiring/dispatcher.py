@@ -32,6 +32,7 @@ from hilum.pipeline import STAGES, StageLoop
 from hilum.report import Report, ReportContext, derive
 from hilum.settings import Destination, Pipeline, Settings
 from hilum.store.ledger import Ledger
+from hilum.store.rollouts import Rollouts
 from hilum.wiring.charge import Charge
 from hilum.wiring.committing import CommitHandler
 from hilum.wiring.comparing import CompareHandler
@@ -50,7 +51,7 @@ def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Eve
 
 
 async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event) -> None:
-    releases = Catalogue(settings)
+    releases = Catalogue(settings, Rollouts(settings.ledger_url).manifest)
     owner = begin_life(ledger, "dispatcher")
 
     def loop(stage: str, handle: Callable[[Job], Awaitable[Advance]], *heirs: StageLoop) -> StageLoop:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final, Protocol
 
 from hilum import telemetry
@@ -13,8 +13,9 @@ from hilum.errors import NotAnalysed, Retry
 from hilum.settings import Settings
 from hilum.store.database import AWAY
 from hilum.store.rollouts import CannotRollOut, Rollouts
-from hilum.wiring.fleet_plan import plan_of
+from hilum.wiring.fleet_plan import Plan, plan_of
 from hilum.wiring.proving import Engines, Pixels, Prover
+from hilum.wiring.releases import Catalogue
 
 _FOLLOW_SECONDS: Final = 1.0
 _LOADING_SECONDS: Final = 1.0  # until a reading whose release is being loaded is tried again
@@ -42,7 +43,7 @@ class Fleet:
     def __init__(
         self,
         settings: Settings,
-        catalogue: Mapping[str, Release],
+        catalogue: Catalogue,
         rollouts: Rollouts,
         engines: Engines,
         pixels: Pixels,
@@ -55,6 +56,7 @@ class Fleet:
         self._asked: set[str] = set()
         self._problems: dict[str, str] = dict.fromkeys(self._plan.all, _NEVER_CHECKED)
         self._finishing: set[str] = set()
+        self._loaded: dict[str, Release] = {}
         self._failing_since: dict[str, float] = {}
 
     def readiness(self) -> tuple[bool, str]:
@@ -67,7 +69,7 @@ class Fleet:
         name = job.release
         if not await self._is_chosen(job):
             return NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{name} is not among models.releases")
-        if name not in self._catalogue:
+        if not await asyncio.to_thread(self._catalogue.__contains__, name):
             return NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{name} has no manifest any more; put it back and requeue")
         self._asked.add(name)
         return Retry(f"{name} is being loaded", after_seconds=_LOADING_SECONDS, is_outage=True)
@@ -107,14 +109,25 @@ class Fleet:
         """Read with what settings and rollouts want by now; whether that has changed. While the ledger is away, it has not."""
         try:
             found = plan_of(self._settings.active_releases, await asyncio.to_thread(self._rollouts.all))
-        except AWAY:
+            wanted = await asyncio.to_thread(self._wanted, found, readers.releases)
+        except (Retry, *AWAY):
             return False
         has_changed, self._plan = found != self._plan, found
-        missing = (found.all | self._asked) - set(readers.releases)
-        for release in [self._catalogue[name] for name in sorted(missing) if name in self._catalogue]:
-            self._problems[release.id] = _NEVER_CHECKED
-            readers.add(release)
-        return has_changed or bool(missing)
+        for release in wanted:
+            if release.id in readers.releases and self._loaded.get(release.id, release) != release:
+                await self._unload(readers, release.id)  # it was started again with another manifest, and has read nothing
+            self._loaded[release.id] = release
+            if release.id not in readers.releases:
+                self._problems[release.id] = _NEVER_CHECKED
+                readers.add(release)
+                has_changed = True
+        return has_changed or not (found.all | self._asked) <= set(readers.releases)
+
+    def _wanted(self, plan: Plan, here: Collection[str]) -> list[Release]:
+        """What is new to this analyser, and candidates, which may be something else than they were."""
+        names = (plan.all | self._asked) - set(here) | plan.proving.keys() | (set(here) - self._loaded.keys())
+        found = [self._catalogue.get(name) for name in sorted(names)]
+        return [release for release in found if release is not None]
 
     async def check(self, readers: Readers) -> None:
         """Unload what nobody waits for any more, and send known images through everything else."""
@@ -127,15 +140,17 @@ class Fleet:
                 self._note(name, problem)
 
     async def _check(self, name: str) -> str | None:
-        if name not in self._catalogue:
+        if name not in self._loaded:
             return f"{name} has no manifest in {self._settings.manifests_dir}"
-        return await self._prover.check(self._catalogue[name])
+        problem = await self._prover.check(self._loaded[name])
+        edited = None if problem is None else await asyncio.to_thread(self._catalogue.edited, self._loaded[name])
+        return "; ".join(filter(None, (problem, edited))) or None
 
     async def _judge(self, alias: str, name: str, problem: str | None) -> None:
         """Let a candidate in, or refuse it when its time is over; traffic is untouched until then."""
         try:
             if problem is None:
-                done = await asyncio.to_thread(self._rollouts.confirm, alias, name, self._who)
+                done = await asyncio.to_thread(self._rollouts.confirm, alias, name, self._who, self._loaded[name].digest)
                 log.info("rollout_candidate_passed", alias=alias, release=name, state=done.state.value)
                 self._note(name, None)
             elif self._is_hopeless(name):
@@ -170,7 +185,7 @@ class Fleet:
         self._asked.discard(name)
         self._problems.pop(name, None)
         self._failing_since.pop(name, None)
-        if problem := await self._prover.unload(self._catalogue[name]):
+        if problem := await self._prover.unload(self._loaded.pop(name)):
             log.warning("release_not_unloaded", release=name, problem=problem)
         telemetry.CANARY_READY.labels(name).set(1)  # nobody waits for it, so nobody shall be called for it
         log.info("release_unloaded", release=name)

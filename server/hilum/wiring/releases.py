@@ -1,58 +1,103 @@
-"""Which releases there are, and which of them read."""
+"""Which releases there are, what they are, and which of them read."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from hilum import telemetry
 from hilum.domain import Release
-from hilum.errors import ConfigurationError
-from hilum.models.catalogue import load_catalogue
+from hilum.errors import ConfigurationError, Retry
+from hilum.models import manifest
+from hilum.models.catalogue import load_catalogue, load_manifests
 from hilum.settings import Settings
+from hilum.store.database import AWAY
+from hilum.store.kept_manifests import KeptManifest, edited_in_words
+from hilum.store.rollouts import Rollouts
 
 _LOOK_SECONDS = 1.0
+Find = Callable[[str], KeptManifest | None]
 log = telemetry.logger("wiring")
 
 
-class Catalogue(Mapping[str, Release]):
-    """Releases by id. One that is not known is looked for again among the manifests: it may have come while the server runs.
+def _nowhere(_release: str) -> None:
+    return None
 
-    What is known stays as it was read first, so that every process of a server means the same by one name.
+
+class Catalogue(Mapping[str, Release]):
+    """Releases by id, as the ledger keeps them: every process means the same by one name, whatever becomes of the manifest's file.
+
+    One that the ledger does not keep has its manifest's content. What is not known at all is looked for again among the manifests:
+    it may have come while the server runs. `find`: the ledger's manifest of a release.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, find: Find = _nowhere) -> None:
         """Raises ConfigurationError, as `load_releases`."""
-        self._manifests_dir = settings.manifests_dir
-        self._known = load_releases(settings)
+        self._manifests_dir, self._find = settings.manifests_dir, find
+        self._settled: set[str] = set()
+        kept = {name: release for name in settings.active_releases if (release := self._kept(name))}
+        self._known = {**load_releases(settings, kept)}
         self._looked_at = time.monotonic()
 
     def __getitem__(self, name: str) -> Release:
-        """Raises KeyError."""
-        if name not in self._known and time.monotonic() - self._looked_at >= _LOOK_SECONDS:
-            self._look_again()
+        """Raises KeyError; Retry while the ledger does not answer."""
+        if name not in self._settled:
+            self._look_again(name)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
         """Names of what is known."""
-        return iter(self._known)
+        return iter(list(self._known))
 
     def __len__(self) -> int:
         """How many are known."""
         return len(self._known)
 
-    def _look_again(self) -> None:
-        self._looked_at = time.monotonic()
+    def edited(self, release: Release) -> str | None:
+        """None: its file says what it is. Else what to do about that."""
         try:
-            self._known = {**load_catalogue(self._manifests_dir, ()), **self._known}
-        except ConfigurationError as error:  # somebody is writing one; what is known goes on
-            log.warning("manifests_not_read", problem="; ".join(error.problems))
+            found = manifest.read(self._path(release.id)).release.digest
+        except ConfigurationError:
+            return None  # it is not there, or half written
+        return None if found == release.digest else edited_in_words(release.id)
+
+    def _path(self, name: str) -> Path:
+        return self._manifests_dir / name / manifest.FILE_NAME
+
+    def _look_again(self, name: str) -> None:
+        if (kept := self._kept(name)) is not None:
+            self._known[name] = kept
+        elif name not in self._known and time.monotonic() - self._looked_at >= _LOOK_SECONDS:
+            self._looked_at = time.monotonic()
+            try:
+                self._known = {**load_catalogue(self._manifests_dir, ()), **self._known}
+            except ConfigurationError as error:  # somebody is writing one; what is known goes on
+                log.warning("manifests_not_read", problem="; ".join(error.problems))
+
+    def _kept(self, name: str) -> Release | None:
+        """What the ledger says that it is; what may have read studies stays so."""
+        try:
+            found = self._find(name)
+        except AWAY as error:
+            raise Retry("the ledger does not answer", is_outage=True) from error
+        if found is None:
+            return None
+        try:
+            release = manifest.parse(found.text, self._path(name)).release
+        except ConfigurationError as error:  # this Hilum asks for more than the one that kept it; what the file says is all there is
+            log.error("kept_manifest_not_read", release=name, problem="; ".join(error.problems))
+            return None
+        if found.is_proved:
+            self._settled.add(name)
+        return release
 
 
-def load_releases(settings: Settings) -> dict[str, Release]:
-    """Every release whose manifest holds. Raises ConfigurationError when that of a configured one does not, or is not there."""
-    catalogue = load_catalogue(settings.manifests_dir, settings.active_releases)
-    known = ", ".join(sorted(catalogue)) or "none"
+def load_releases(settings: Settings, kept: Mapping[str, Release] | None = None) -> dict[str, Release]:
+    """Every release whose manifest holds, or that is `kept`. Raises ConfigurationError when a configured one is neither."""
+    known = dict(kept or {})
+    catalogue = {**load_catalogue(settings.manifests_dir, set(settings.active_releases) - set(known)), **known}
+    names_known = ", ".join(sorted(catalogue)) or "none"
     chosen = {
         "models.releases": settings.models.releases,
         **{f"routes.{title}.releases": item.releases for title, item in settings.routes.items()},
@@ -61,9 +106,17 @@ def load_releases(settings: Settings) -> dict[str, Release]:
     missing = [(place, name) for place, names in chosen.items() for name in names if name not in catalogue]
     if missing:
         raise ConfigurationError(
-            [f"{place}: {name} has no manifest in {settings.manifests_dir}; known: {known}" for place, name in missing]
+            [f"{place}: {name} has no manifest in {settings.manifests_dir}; known: {names_known}" for place, name in missing]
         )
     return catalogue
+
+
+def keep_releases(settings: Settings, rollouts: Rollouts) -> None:
+    """A server starts: its releases are what their manifests say now, until it is started again."""
+    found = load_manifests(settings.manifests_dir, settings.active_releases).items()
+    manifests = [KeptManifest(name, item.release.digest, item.text, is_proved=True) for name, item in found]
+    for name in rollouts.begin(manifests, settings.active_releases):
+        log.warning("release_edited", release=name, advice="it is read anew; restart the other hosts of this ledger, too")
 
 
 def active_releases(settings: Settings) -> dict[str, Release]:

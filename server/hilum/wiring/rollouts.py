@@ -12,8 +12,10 @@ from hilum.domain import Rollout, RolloutMode, alias_of
 from hilum.errors import ConfigurationError
 from hilum.models.build import is_built
 from hilum.models.canary import read_canary
-from hilum.models.catalogue import load_catalogue
+from hilum.models.catalogue import load_manifests
+from hilum.models.manifest import Manifest
 from hilum.settings import Settings
+from hilum.store.kept_manifests import KeptManifest, edited_in_words
 from hilum.store.rollouts import CannotRollOut, Order, Rollouts
 from hilum.store.views import LedgerViews
 
@@ -32,8 +34,9 @@ class RolloutVerbs:
         """Have a release loaded beside the one that reads, and proved; then it does what `order` says."""
         configured = self._configured(alias)
         self._require_free(configured, release)
-        self.require_built(release)
-        return self.rollouts.start(configured, release, order, who)
+        self.require_unedited(release)
+        found = self.require_built(release)
+        return self.rollouts.start(configured, release, order, who, KeptManifest(release, found.release.digest, found.text))
 
     def promote(self, alias: str, fraction: float | None, who: str) -> Rollout:
         """One step further: a canary of this fraction, or all new studies."""
@@ -47,19 +50,35 @@ class RolloutVerbs:
         """What serves goes on alone."""
         return self.rollouts.stop(alias, who)
 
-    def require_built(self, release: str) -> None:
-        """Raise CannotRollOut for a release that could not be loaded now."""
-        settings = self.settings
+    def require_unedited(self, release: str) -> None:
+        """Raise CannotRollOut for a release that may have read studies as something else than its manifest says by now."""
+        if self.is_edited(release):
+            raise CannotRollOut(edited_in_words(release))
+
+    def is_edited(self, release: str) -> bool:
+        """Whether a release in use is something else than its manifest says by now. Raises CannotRollOut where that cannot be read."""
+        kept = self.rollouts.manifest(release)
+        return kept is not None and kept.is_proved and kept.digest != self._manifest(release).release.digest
+
+    def require_built(self, release: str) -> Manifest:
+        """Raise CannotRollOut for a release that could not be loaded now; what it is."""
+        found, settings = self._manifest(release), self.settings
         try:
-            catalogue = load_catalogue(settings.manifests_dir, [release])
-            if release not in catalogue:
-                known = ", ".join(sorted(catalogue))
-                raise CannotRollOut(f"{release} has no manifest in {settings.manifests_dir}; known: {known}")
-            read_canary(catalogue[release], settings.built_dir)
+            read_canary(found.release, settings.built_dir)
         except ConfigurationError as error:
             raise CannotRollOut("; ".join(error.problems)) from error
-        if not settings.triton.addresses and not is_built(catalogue[release], settings.built_dir):
+        if not settings.triton.addresses and not is_built(found.release, settings.built_dir):
             raise CannotRollOut(f"{release} is not built for the embedded Triton: run `hilum models build {release}`")
+        return found
+
+    def _manifest(self, release: str) -> Manifest:
+        try:
+            catalogue = load_manifests(self.settings.manifests_dir, [release])
+        except ConfigurationError as error:
+            raise CannotRollOut("; ".join(error.problems)) from error
+        if release not in catalogue:
+            raise CannotRollOut(f"{release} has no manifest in {self.settings.manifests_dir}; known: {', '.join(sorted(catalogue))}")
+        return catalogue[release]
 
     def list(self) -> list[dict[str, Any]]:
         """Every alias of the settings, and those that were changed before."""

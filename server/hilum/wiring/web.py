@@ -61,16 +61,16 @@ def _store(charge: Charge, settings: Settings, ledger: Ledger, views: LedgerView
 
 
 def _app(charge: Charge, settings: Settings, ledger: Ledger, views: LedgerViews, schema: Path, store: Store | None) -> FastAPI:
-    own = _JUDGED.get(charge.served_role)
+    own, rollouts = _JUDGED.get(charge.served_role), Rollouts(settings.ledger_url)
     parts = Parts(
         settings,
         views,
         str(metrics_dir(settings, charge.served_role)),
-        Catalogue(settings),
+        Catalogue(settings, rollouts.manifest),
         requeue=ledger.requeue,
         decisions=open_decisions(settings),
         interventions=LedgerInterventions(settings, ledger),
-        rollouts=RolloutVerbs(settings, Rollouts(settings.ledger_url), views),
+        rollouts=RolloutVerbs(settings, rollouts, views),
         store=store,
         probe=lambda name: _probe(settings, name),
         result_schema=schema,

@@ -1,0 +1,94 @@
+"""An analyser's fleet over a real ledger and real built releases, with a hand-written fake of Triton."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hilum.analyse.answers import Inference, KnownAnswer, canary_problem
+from hilum.domain import Instance, Lane, Lease, ReadingJob, Release, Rollout
+from hilum.errors import Retry
+from hilum.wiring.fleet import Fleet
+from tests.support.models import tiny_logits
+from tests.support.rolling import Rolling
+
+
+@dataclass
+class Engines:
+    """Answers as the tiny network does, unless a release is `wrong`; `away`: nobody answers."""
+
+    loaded: set[str] = field(default_factory=set)
+    wrong: set[str] = field(default_factory=set)
+    blurred: set[str] = field(default_factory=set)
+    away: bool = False
+
+    async def infer(self, release: Release, batch: np.ndarray[Any, Any]) -> Inference:
+        return Inference(tiny_logits(batch) + (release.id in self.wrong), None)
+
+    async def is_loaded(self, release: Release) -> bool:
+        return release.id in self.loaded
+
+    async def load(self, release: Release) -> None:
+        if self.away:
+            raise Retry("Triton does not answer", is_outage=True)
+        self.loaded.add(release.id)
+
+    async def unload(self, release: Release) -> None:
+        self.loaded.discard(release.id)
+
+    async def check_canary(self, release: Release, canary: KnownAnswer) -> str | None:
+        return canary_problem(release, await self.infer(release, canary.image), canary)
+
+    async def pixels(self, release: Release) -> str | None:
+        return "another precision" if release.id in self.blurred else None
+
+
+@dataclass
+class Readers:
+    """An analyser that only remembers."""
+
+    releases: set[str] = field(default_factory=set)
+
+    def add(self, release: Release) -> None:
+        self.releases.add(release.id)
+
+    def remove(self, name: str) -> None:
+        self.releases.remove(name)
+
+
+@dataclass
+class Rig:
+    """An analyser's fleet over a ledger of its own."""
+
+    rolling: Rolling
+    fleet: Fleet
+    engines: Engines
+    readers: Readers = field(default_factory=Readers)
+
+    def go(self, rounds: int = 1) -> None:
+        """So many rounds of following and checking."""
+
+        async def run() -> None:
+            for _ in range(rounds):
+                await self.fleet.follow(self.readers)
+                await self.fleet.check(self.readers)
+
+        asyncio.run(run())
+
+    def explain(self, study: str, release: str) -> Exception:
+        """What becomes of a reading whose release is not here."""
+        instance = Instance(f"{study}.1", "1.2", study, "1.2.4", "1", "x", 1, "d", "p", 0.0, "A", "B", id=1)
+        try:
+            return asyncio.run(self.fleet.explain(ReadingJob(Lease(1, "t", 1, 0), release, Lane.LIVE, instance)))
+        except Retry as error:
+            return error
+
+    @property
+    def rollout(self) -> Rollout:
+        """How the alias stands."""
+        found = self.rolling.rollouts.find("chest")
+        assert found is not None
+        return found
