@@ -27,7 +27,9 @@ OTHER_WEIGHTS = np.roll(TINY_WEIGHTS, 1, axis=0)
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return make_tiny(tmp_path_factory.mktemp("tiny"))
+    made = make_tiny(tmp_path_factory.mktemp("tiny"))
+    add_version(made, "5")  # there when the server starts
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +155,32 @@ def test_the_old_release_leaves_triton_when_nobody_waits_for_it(server: Hilum, t
     send_to(server, save_all(tmp_path / "sent", [image]))
     wait_for(lambda: study(server, str(image.StudyInstanceUID)).get("state") == "closed", what="a study")
     assert readers(study(server, str(image.StudyInstanceUID)), is_shadow=False) == {candidate}
+
+
+def test_a_candidate_that_was_edited_meanwhile_is_the_same_for_all_processes(server: Hilum, tiny: Tiny, tmp_path: Path) -> None:
+    path = tiny.manifests_dir / "tiny@5" / "manifest.toml"
+    text = path.read_text()
+    path.write_text(text.replace("operating_point = 0.6", "operating_point = 0.9"))
+    post(server, "start", release="tiny@5")
+    wait_for(lambda: rollout(server)["state"] == "switched", what="the switch")
+    assert _points(server, tmp_path / "first", 41) == {0.9}, "what the command found, not what the server had read at its start"
+    path.write_text(text)
+    kill(processes(server, "analyser"))
+    kill(processes(server, "dispatcher"))
+    assert _points(server, tmp_path / "second", 42) == {0.9}, "what was proved, also for processes that are started anew"
+    refused = httpx.post(f"{server.api}/api/v1/rollouts/tiny/start", json={"release": "tiny@5"}, timeout=60)
+    assert (refused.status_code, "tiny@5 was edited after" in refused.json()["detail"]) == (409, True)
+
+
+def _points(server: Hilum, folder: Path, seed: int) -> set[float]:
+    """Operating points of what is said about a new study."""
+    (image, _) = small_study(seed=seed)
+    uid = str(image.StudyInstanceUID)
+    assert send_to(server, save_all(folder, [image])).is_ok
+    wait_for(lambda: study(server, uid).get("state") == "closed", what="a study")
+    (current,) = [item for item in study(server, uid)["results"] if item["is_current"]]
+    assert current["release"] == "tiny@5"
+    return {item["operating_point"] for item in current["findings"]}
 
 
 def _named(document: dict[str, Any]) -> tuple[str, str, int]:
