@@ -71,7 +71,7 @@ def test_a_folder_is_taken_once_bit_for_bit_and_what_is_not_dicom_is_said(instal
     assert done.stdout.startswith("30 stored, 0 known, 0 discarded, 2 refused, 2 skipped, 0 failed"), done.stdout + done.stderr
     assert done.returncode == 1, "two were refused"
     assert "readme.txt: not a DICOM file" in done.stderr
-    assert "ct.dcm: Of this SOP Class nothing can be stored" in done.stderr
+    assert "ct.dcm: SOP Class not accepted: CT Image Storage. Send CR, DX and Secondary Capture images only" in done.stderr
     assert stored(installation) == {uid: data_set_of(file) for uid, file in made.items()}
     assert {row["lane"] for row in rows(installation, "SELECT lane FROM reading")} == {2}, "the lane reanalysis"
     for name in ("ct.dcm", "DICOMDIR"):

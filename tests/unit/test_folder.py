@@ -24,6 +24,7 @@ from hilum.wiring.ingesting import Origin, ingest, taking
 from load_tests.phantom import make_instance, save
 from tests.support.waiting import wait_for
 
+DX = "1.2.840.10008.5.1.4.1.1.1.1"
 ORIGIN = Origin("SCANNER", "HILUM", Lane.LIVE)
 
 
@@ -76,6 +77,32 @@ def test_a_file_that_does_not_say_its_transfer_syntax_is_refused(intake: FolderI
     file.write_bytes(content[: at + 8] + bytes(length) + content[at + 8 + length :])
     taken = intake.take(file)
     assert (taken.fate, taken.detail) == (Fate.REFUSED, "File Meta Information lacks SOP Class or Transfer Syntax")
+
+
+def test_a_file_that_is_refused_is_told_in_its_own_words(intake: FolderIntake, tmp_path: Path) -> None:
+    """There is no command in a file, and its reader can see all that it says."""
+    image, detail = make_instance(1, rows=16, columns=16), []
+    image.SOPInstanceUID = image.file_meta.MediaStorageSOPInstanceUID = "1.2.3"
+    content = save(image, tmp_path / "1.dcm").read_bytes()
+    data_set = content.index(b"\x08\x00\x16\x00UI")
+    dx, mammography = DX.encode(), DX.replace(".1.1.1.1", ".1.1.1.2").encode()
+    for changed in (
+        content[:data_set] + content[data_set:].replace(b"1.2.3\0", b"1.2.4\0"),
+        content[:data_set] + content[data_set:].replace(dx, mammography),
+        content.replace(dx, mammography),
+    ):
+        (tmp_path / "1.dcm").write_bytes(changed)
+        taken = intake.take(tmp_path / "1.dcm")
+        assert taken.fate is Fate.REFUSED
+        detail.append(taken.detail)
+    assert detail == [
+        "SOP Instance UID (0008,0018) differs from the file's (0002,0003); correct the file, both must say the same",
+        "SOP Class UID (0008,0016) differs from the file's (0002,0002); correct the file, both must say the same",
+        (
+            "SOP Class not accepted: Digital Mammography X-Ray Image Storage - For Presentation. "
+            "Send CR, DX and Secondary Capture images only"
+        ),
+    ]
 
 
 def test_a_folder_that_cannot_be_read_is_not_passed_over(intake: FolderIntake, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydicom.uid import (
     ComputedRadiographyImageStorage,
+    DigitalMammographyXRayImageStorageForPresentation,
     DigitalXRayImageStorageForPresentation,
     ExplicitVRLittleEndian,
     SecondaryCaptureImageStorage,
@@ -96,6 +97,15 @@ def test_a_sender_of_one_class_may_send_no_other_whatever_way_it_comes(house: Ho
         house.reception.store(request(dx, maker=Maker("", ""), calling="CR1"))
     assert house.reception.store(request(dx, maker=Maker("", ""))) is Taken.IMAGE
     assert house.reception.store(request(ComputedRadiographyImageStorage, "1.2.9", Maker("", ""), calling="CR1")) is Taken.IMAGE
+
+
+def test_a_class_that_is_never_taken_is_named_with_what_to_send(house: House) -> None:
+    mammography = DigitalMammographyXRayImageStorageForPresentation
+    for calling, said in (("PACS", "Send CR, DX or SC images; SOP Class is Digital Mammography X-Ray"), ("CR1", "not in senders.CR1.sop_")):
+        with pytest.raises(SopClassNotNegotiated) as caught:
+            house.reception.store(request(mammography, maker=Maker("", ""), calling=calling))
+        assert said in answer(caught.value).comment
+    assert caught.value.advice.endswith("For Presentation. Send Computed Radiography Image Storage only")
 
 
 @pytest.mark.parametrize("maker", [Maker("Hilum project", ""), Maker("", "5e71a1"), Maker("Hilum project", "5e71a2")])

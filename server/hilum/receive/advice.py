@@ -1,4 +1,4 @@
-"""What a sender should change about Presentation Contexts that were not accepted."""
+"""What a sender should change about Presentation Contexts, or objects of a class, that were not accepted."""
 
 from __future__ import annotations
 
@@ -34,8 +34,20 @@ def advise(refused: Sequence[NotAccepted], terms: Terms) -> str | None:
     return " ".join(sentences) or None
 
 
+def advise_on_object(sop_class: str, terms: Terms) -> tuple[str, str]:
+    """The same of one object of a class that is not taken: what fits into an Error Comment, whatever the class is called, and in full."""
+    in_full = f"SOP Class not accepted: {_name(sop_class)}. {_what_to_send([sop_class], terms)}"
+    if not _takes_all(terms):
+        return f"This SOP Class is not in {terms.key('sop_classes')}", in_full
+    return f"Send CR, DX or SC images; SOP Class is {_name(sop_class)}", in_full
+
+
+def _takes_all(terms: Terms) -> bool:
+    return set(terms.sop_classes) == set(STORAGE_SOP_CLASSES)
+
+
 def _what_to_send(unknown: Sequence[str], terms: Terms) -> str:
-    if set(terms.sop_classes) == set(STORAGE_SOP_CLASSES):
+    if _takes_all(terms):
         return "Send CR, DX and Secondary Capture images only"
     way_out = "" if set(STORAGE_SOP_CLASSES).isdisjoint(unknown) else f", or add to {terms.key('sop_classes')}"
     return f"Send {_list(terms.sop_classes)} only{way_out}"

@@ -84,7 +84,7 @@ class FolderIntake:
             except Retry as error:
                 self.wait(error.detail)
             except Refusal as error:
-                return TakenFile(path, Fate.REFUSED, error.comment)
+                return TakenFile(path, Fate.REFUSED, error.advice)
             except _Unreadable as error:
                 return TakenFile(path, Fate.FAILED, str(error))
             except OSError as error:
@@ -107,7 +107,7 @@ class FolderIntake:
         if self._is_known(meta.sop_instance_uid, stream):
             return Fate.KNOWN, ""
         stream.seek(start)
-        with contextlib.closing(self.reception.begin(StoreCommand(meta, meta.sop_class_uid))) as arriving:
+        with contextlib.closing(self.reception.begin(StoreCommand.of_file(meta))) as arriving:
             for chunk in _chunks(stream):
                 arriving.write([memoryview(chunk)])
             taken = arriving.commit()

@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hilum import telemetry
 from hilum.receive import arriving
+from hilum.receive.advice import advise_on_object
 from hilum.receive.arriving import Arriving
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import MAXIMUM_HEADER_BYTES, Header
@@ -19,7 +20,7 @@ from hilum.receive.refusals import CannotUnderstand, NotForUs, OutOfResources, S
 from hilum.receive.rejection_note import read_note
 from hilum.receive.store_command import StoreCommand, StoreRequest
 from hilum.receive.taking import PiecesOnly, Taken, Taker
-from hilum.receive.terms import KEY_OBJECT_SELECTION, REPORT_SOP_CLASSES, STORAGE_SOP_CLASSES
+from hilum.receive.terms import KEY_OBJECT_SELECTION, REPORT_SOP_CLASSES
 from hilum.store.ledger import Ledger
 
 _log = telemetry.logger("receive")
@@ -61,10 +62,8 @@ class Reception:
             raise NotForUs("Only our own SR is taken here, and discarded; send images")
         if sop_class == uid.SecondaryCaptureImageStorage and self._is_ours(header):
             return _OwnDocument()
-        if sop_class not in STORAGE_SOP_CLASSES:
-            raise SopClassNotNegotiated("Of this SOP Class nothing can be stored")
         if sop_class not in (terms := self._policy.terms(command.meta.calling_ae_title)).sop_classes:
-            raise SopClassNotNegotiated(f"This SOP Class is not in {terms.key('sop_classes')}")
+            raise SopClassNotNegotiated(*advise_on_object(sop_class, terms))
         return self._intake.begin(command, header)
 
     def _is_ours(self, header: Header) -> bool:

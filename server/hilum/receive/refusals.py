@@ -12,11 +12,14 @@ COMMENT_LENGTH = 64  # Error Comment (0000,0902) is LO, PS3.5 Table 6.2-1
 
 
 class Refusal(Exception):
-    """A request that must not be acknowledged. The comment tells the sender what to change, without patient data."""
+    """A request that must not be acknowledged. The comment tells the sender what to change, without patient data.
 
-    def __init__(self, comment: str) -> None:
+    `advice`: the same where a sentence has room, empty: the comment. On the wire a comment is cut to `COMMENT_LENGTH`.
+    """
+
+    def __init__(self, comment: str, advice: str = "") -> None:
         super().__init__(comment)
-        self.comment = comment
+        self.comment, self.advice = comment, advice or comment
 
 
 class OutOfResources(Refusal):

@@ -1,8 +1,9 @@
-"""A C-STORE-RQ, and whether its parts speak of one object."""
+"""A C-STORE-RQ, or the file that stands for one, and whether its parts speak of one object."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from hilum import tracing
 from hilum.receive.file_meta import FileMeta
@@ -15,25 +16,39 @@ class StoreCommand:
     """A C-STORE-RQ without its data set: what the command said, and the SOP Class of its Presentation Context.
 
     `association`: on which it came, where that is traced.
+    Of a file the File Meta Information speaks for the command (PS3.10 7.1), and who reads a refusal has that before him.
     """
 
     meta: FileMeta
     context_sop_class_uid: str
     association: tracing.Association | None = None
+    is_file: bool = False
+
+    @classmethod
+    def of_file(cls, meta: FileMeta, association: tracing.Association | None = None) -> Self:
+        """As if a file had come by C-STORE."""
+        return cls(meta, meta.sop_class_uid, association, is_file=True)
 
     def require_consistent(self) -> None:
         """The command and its Presentation Context must speak of one SOP Class. Raises Refusal."""
         if self.meta.sop_class_uid != self.context_sop_class_uid:
             raise SopClassNotNegotiated("The command names another SOP Class than its context")
         if not is_uid(self.meta.sop_instance_uid):
-            raise DataSetDoesNotMatch("Affected SOP Instance UID (0000,1000) is not a valid UID")
+            name = "Media Storage SOP Instance UID (0002,0003)" if self.is_file else "Affected SOP Instance UID (0000,1000)"
+            raise DataSetDoesNotMatch(f"{name} is not a valid UID")
 
     def require_match(self, header: Header) -> None:
         """The command and the data set must speak of one object (PS3.4 B.2.3, A9xx). Raises DataSetDoesNotMatch."""
         if header.sop_class_uid != self.meta.sop_class_uid:
-            raise DataSetDoesNotMatch("SOP Class UID (0008,0016) differs from the command's")
+            raise self._mismatch("SOP Class UID (0008,0016)", "(0002,0002)")
         if header.sop_instance_uid != self.meta.sop_instance_uid:
-            raise DataSetDoesNotMatch("SOP Instance UID (0008,0018) differs from the command's")
+            raise self._mismatch("SOP Instance UID (0008,0018)", "(0002,0003)")
+
+    def _mismatch(self, name: str, in_file: str) -> DataSetDoesNotMatch:
+        if not self.is_file:
+            return DataSetDoesNotMatch(f"{name} differs from the command's")
+        comment = f"{name} differs from the file's {in_file}"
+        return DataSetDoesNotMatch(comment, f"{comment}; correct the file, both must say the same")
 
 
 @dataclass(frozen=True, slots=True)

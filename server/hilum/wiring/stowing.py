@@ -217,7 +217,7 @@ class StowPart:
             if is_end or len(self._beginning) > file_meta.MAXIMUM_BYTES:
                 raise
             return
-        self._arriving = Arriving(StoreCommand(self._meta, self._meta.sop_class_uid, self._account.shown), self._taker)
+        self._arriving = Arriving(StoreCommand.of_file(self._meta, self._account.shown), self._taker)
         self._arriving.write([memoryview(bytes(self._beginning[start:]))])
         self._beginning.clear()
 
