@@ -10,7 +10,7 @@ import pytest
 
 from hilum.api.fields import Answer
 from hilum.api.study_answers import CodeAnswer, FindingAnswer, SourceImageAnswer
-from hilum.domain import Code, Finding, ReadingState, SourceImage
+from hilum.domain import Advance, Code, Finding, ReadingState, SourceImage
 from tests.support.api_client import Rig, open_rig
 from tests.support.street import RELEASE, SR_BYTES
 
@@ -35,6 +35,16 @@ def test_a_study_from_the_door_to_the_pacs(rig: Rig) -> None:
     assert finding["code"] == {"value": "60046008", "scheme": "SCT", "meaning": "Pleural effusion"}
     assert (finding["score"], finding["probability"], finding["decision"]) == (0.62, None, "undecided")
     assert result["documents"][0]["deliveries"][0]["state"] == "delivered"
+
+
+def test_timings_say_moments_as_moments(rig: Rig) -> None:
+    rig.street.receive("1.2.3", 1)
+    timings = {"started_at": rig.clock.now, "decode_seconds": 0.25, "batch_size": 4, "finished_at": rig.clock.now}
+    (job,) = rig.street.claim("analyse")
+    rig.street.ledger.advance("analyse", [(job.lease, Advance(ReadingState.ANALYSED, {"timings": timings}))])
+    found = rig.get("/api/v1/studies/1.2.3")
+    said = {"started_at": "2026-11-20T08:30:00.000Z", "decode_seconds": 0.25, "batch_size": 4, "finished_at": "2026-11-20T08:30:00.000Z"}
+    assert found["images"][0]["readings"][0]["timings"] == said
 
 
 def test_answers_hold_no_patient_data_that_the_ledger_keeps(rig: Rig) -> None:

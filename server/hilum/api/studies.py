@@ -15,7 +15,10 @@ from hilum.domain import Outcome, StudyState
 from hilum.store.views import StudyFilter
 
 router = APIRouter(prefix=API_PREFIX, tags=["Studies"])
-_NO_STUDY = "No image of this study was ever stored here; /api/v1/associations says what was refused."
+_NO_STUDY = (
+    "No image of this study is stored here: it never came, was refused, or was erased. /api/v1/associations says what was refused; "
+    "send the study again."
+)
 _MEDIA_TYPES = {"application/dicom": {"schema": {"type": "string", "format": "binary"}}, "application/json": {"schema": {"type": "object"}}}
 DocumentKey = Annotated[
     str,

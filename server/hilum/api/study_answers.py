@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 
-from hilum.api.fields import Answer, Moment
+from hilum.api.fields import Answer, Moment, iso
 from hilum.domain import Decision, DeliveryState, Outcome, ReadingState, RemovalReason, ResultState, StudyState
 
 LaneName = Literal["urgent", "live", "reanalysis"]
+
+
+def _said(timings: dict[str, float]) -> dict[str, float | str]:
+    """As the ledger names them: what ends in `_at` or `_until` is a moment."""
+    return {name: iso(value) if name.endswith(("_at", "_until")) else value for name, value in timings.items()}
+
+
+Timings = Annotated[dict[str, float], PlainSerializer(_said, return_type=dict[str, float | str])]
 
 
 class ResultSummary(Answer):
@@ -64,7 +72,7 @@ class ReadingAnswer(Answer):
     member_logits: list[list[float]] | None = Field(None, description="Of an ensemble: the logits of each member.")
     precision: str | None
     preprocessing_version: str | None
-    timings: dict[str, float] | None = Field(description="Seconds of each step.")
+    timings: Timings | None = Field(description="Seconds of each step, when it began and ended, and how many images were in its batch.")
     finished_at: Moment | None
 
 
@@ -177,7 +185,7 @@ class ResultAnswer(Answer):
     preprocessing_version: str | None
     findings: list[FindingAnswer]
     source_images: list[SourceImageAnswer]
-    timings: dict[str, float]
+    timings: Timings = Field(description="Seconds that each step took at most for an image, and the times of the study.")
     documents: list[DocumentAnswer]
 
 
