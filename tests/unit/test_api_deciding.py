@@ -89,8 +89,11 @@ def hilum(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 def test_the_commands(site: Site, tmp_path: Path) -> None:
     listed = hilum(tmp_path, "conflicts", "list")
     assert listed.stdout.split()[:4] == ["1", "held", "1.2.3.1", "MODALITY"]
+    assert listed.stdout.split()[-1] == "1.2.3"
     replaced = hilum(tmp_path, "conflicts", "replace", "1")
-    assert (replaced.returncode, json.loads(replaced.stdout)["state"]) == (0, "replaced"), replaced.stderr
+    said = json.loads(replaced.stdout)
+    assert (replaced.returncode, said["state"], said["study_instance_uid"]) == (0, "replaced", "1.2.3"), replaced.stderr
+    assert said["received_at"].endswith("Z")
     with Archive(tmp_path / "archive").open(json.loads(replaced.stdout)["path"].removeprefix("quarantine/")) as stream:
         assert stream.read().endswith(data_set("1.2.3.1", pixels=OTHER))
     assert hilum(tmp_path, "conflicts", "list").stdout == ""

@@ -155,8 +155,9 @@ def test_filters(filled: Rig, query: str, expected: set[str]) -> None:
 
 
 def test_a_uid_in_the_filter_opens_the_study(filled: Rig) -> None:
-    response = filled.client.get("/", params={"q": gallery.DEAD}, follow_redirects=False)
-    assert (response.status_code, response.headers["location"]) == (303, f"/studies/{gallery.DEAD}")
+    for uid, study in ((gallery.DEAD, gallery.DEAD), (f"{gallery.TRAINED}.1", gallery.TRAINED), ("1.9", "1.9")):
+        response = filled.client.get("/", params={"q": uid}, follow_redirects=False)
+        assert (response.status_code, response.headers["location"]) == (303, f"/studies/{study}")
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,7 @@ def test_documents_are_found_by_row_and_by_uid(street: Street, views: LedgerView
     assert by_row is not None
     assert (by_uid["content"], by_uid["media_type"]) == (SR_BYTES, "application/dicom")
     assert (by_row["content"], by_row["media_type"]) == (b'{"outcome":"analysed"}', "application/json")
+    assert [views.study_of(uid) for uid in (sr["sop_instance_uid"], "1.2.3.1", "1.2.3", "1.2.3.4.5")] == ["1.2.3", "1.2.3", None, None]
     assert views.document("1.2.3.4.5") is None
     assert views.document(10**30) is None
 
@@ -325,7 +326,9 @@ def test_conflicts_destinations_and_heartbeats(street: Street, views: LedgerView
         connection.execute(insert(schema.conflict).values(received_at=clock.now, **held))
     engine.dispose()
     (found,), _ = views.conflicts()
-    assert {name: found[name] for name in held} == held
+    assert {name: found[name] for name in (*held, "study_instance_uid")} == {**held, "study_instance_uid": None}
+    street.receive("1.2", 3)
+    assert views.conflicts()[0][0]["study_instance_uid"] == "1.2"
     street.ledger.hold_lane("pacs", "dispatcher-1", 30)
     street.ledger.pause("pacs", is_paused=True)
     assert [(item["name"], item["is_paused"], item["owner"]) for item in views.destinations()] == [("pacs", True, "dispatcher-1")]

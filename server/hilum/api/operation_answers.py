@@ -43,6 +43,7 @@ class ConflictAnswer(Answer):
 
     id: int
     sop_instance_uid: str
+    study_instance_uid: str | None = Field(description="Of the image that is in use; null: there is none any more.")
     path: str = Field(description="Relative to the archive.")
     size_bytes: int
     digest: str

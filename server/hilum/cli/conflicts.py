@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     from hilum.store.decisions import Decisions
 
 
+_LISTED = ("id", "state", "sop_instance_uid", "calling_ae_title", "size_bytes", "path", "study_instance_uid")
+
+
 def _row_id(value: int) -> int:
     from hilum.store.schema import MAXIMUM_ROW_ID  # noqa: PLC0415 - imports SQLAlchemy
 
@@ -38,7 +40,10 @@ ConflictId = Annotated[int, typer.Argument(callback=_row_id, help="Number of the
 def list_conflicts(
     config: Config = None, every: Annotated[bool, typer.Option("--all", help="Also those that a person has decided.")] = False
 ) -> None:
-    """List the conflicts that nobody has decided yet, newest first, one a line: number, state, SOP Instance UID, sender, size, file."""
+    """List the conflicts that nobody has decided yet, newest first, one a line.
+
+    Number, state, SOP Instance UID, sender, size, file, and the Study Instance UID of the image in use (-: there is none any more).
+    """
     settings = migrated_settings(config)
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
@@ -48,7 +53,7 @@ def list_conflicts(
             found, cursor = views.conflicts(limit=500, cursor=cursor)
         for item in found:
             if every or item["state"] == "held":
-                print(*(item[name] for name in ("id", "state", "sop_instance_uid", "calling_ae_title", "size_bytes", "path")), sep="  ")
+                print(*(item[name] or "-" for name in _LISTED), sep="  ")
         if cursor is None:
             return
 
@@ -80,6 +85,7 @@ def reject_image(uid: Annotated[str, typer.Argument(help="SOP Instance UID.")], 
 def _decide(config: Path | None, decide: Callable[[Decisions], dict[str, Any] | None], missing: str) -> None:
     """Print what became of it as JSON; exit status 1 if it is not there or not open for this decision."""
     settings = migrated_settings(config)
+    from hilum.api.operation_answers import ConflictAnswer, RejectedAnswer  # noqa: PLC0415 - the same answers as REST gives
     from hilum.store.decisions import CannotResolve  # noqa: PLC0415 - imports the ledger
     from hilum.wiring.deciding import open_decisions  # noqa: PLC0415 - the same
 
@@ -92,4 +98,5 @@ def _decide(config: Path | None, decide: Callable[[Decisions], dict[str, Any] | 
     if found is None:
         print(f"hilum: {missing} in the ledger", file=sys.stderr)
         raise typer.Exit(1)
-    print(json.dumps(found, indent=2))
+    answer = RejectedAnswer if "removal_reason" in found else ConflictAnswer
+    print(answer.model_validate(found).model_dump_json(indent=2))

@@ -20,7 +20,7 @@ from hilum.cli.frame import (
 
 @app.command()
 def study(
-    uid: Annotated[str, typer.Argument(help="Study Instance UID.")],
+    uid: Annotated[str, typer.Argument(help="Study Instance UID, or SOP Instance UID of one of its images or reports.")],
     config: Config = None,
     tree: Annotated[bool, typer.Option("--tree", help="The current Structured Report as people read it, instead of JSON.")] = False,
 ) -> None:
@@ -34,9 +34,9 @@ def study(
     with explained():
         require_revision(settings.ledger_url)
         views = LedgerViews(settings.ledger_url)
-        detail = views.study(uid)
+        detail = views.study(uid) or views.study(views.study_of(uid) or "")
     if detail is None:
-        print(f"hilum: no study {uid} in the ledger; `GET /api/v1/studies` lists what there is", file=sys.stderr)
+        print(f"hilum: no study, image or report {uid} in the ledger; `hilum find` looks for an Accession Number", file=sys.stderr)
         raise typer.Exit(1)
     if not tree:
         print(StudyAnswer.model_validate({"disclaimer": settings.report.disclaimer, **detail}).model_dump_json(indent=2))

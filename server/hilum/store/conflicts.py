@@ -7,6 +7,7 @@ are there the conflict's row says so (`is_settled`), and whoever comes next move
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, insert, null, select, update
@@ -17,6 +18,7 @@ from hilum.store.archive import place_of_quarantined, quarantine_path
 from hilum.store.reopening import reopen
 from hilum.store.schema import conflict, instance, reading, study
 
+Item = dict[str, Any]
 _ALLOWED = {
     ConflictState.KEPT: (ConflictState.HELD,),
     ConflictState.REPLACED: (ConflictState.HELD, ConflictState.KEPT),
@@ -27,6 +29,14 @@ _ALLOWED = {
 
 class CannotResolve(Exception):
     """This decision is not open any more, or never was; the text says what to do."""
+
+
+def with_studies(connection: Connection, found: Sequence[Item]) -> list[Item]:
+    """Rows of conflicts, each with the Study Instance UID of the image that is in use; None where there is none any more."""
+    columns = (instance.c.sop_instance_uid, instance.c.study_instance_uid)
+    named = select(*columns).where(instance.c.sop_instance_uid.in_({item["sop_instance_uid"] for item in found}))
+    studies = {row.sop_instance_uid: row.study_instance_uid for row in connection.execute(named)}
+    return [{**item, "study_instance_uid": studies.get(item["sop_instance_uid"])} for item in found]
 
 
 def find(connection: Connection, conflict_id: int) -> Row[Any] | None:

@@ -86,7 +86,8 @@ class Decisions:
         self._doorbell.ring(_BELLS)
         self.settle()
         with self._engine.begin() as connection:
-            return connection.execute(select(conflict).where(conflict.c.id == conflict_id)).one()._asdict()
+            row = connection.execute(select(conflict).where(conflict.c.id == conflict_id)).one()
+            return conflicts.with_studies(connection, [row._asdict()])[0]
 
     def _quarantined(self, conflict_id: int) -> Instance | None:
         """The object in quarantine, read before the row is locked; None: there is no such conflict, or nothing to decide about it."""

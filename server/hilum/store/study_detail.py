@@ -57,6 +57,15 @@ def exists(connection: Connection, study_instance_uid: str) -> bool:
     return connection.execute(select(study.c.id).where(study.c.study_instance_uid == study_instance_uid)).first() is not None
 
 
+def study_of(connection: Connection, sop_instance_uid: str) -> str | None:
+    """Study Instance UID of an image, or of a document of ours; both are looked up by index."""
+    image = select(instance.c.study_instance_uid).where(instance.c.sop_instance_uid == sop_instance_uid)
+    paper = select(result.c.study_instance_uid).join(document, document.c.result_id == result.c.id)
+    queries = (image, paper.where(document.c.sop_instance_uid == sop_instance_uid))
+    found = (connection.execute(query).scalar_one_or_none() for query in queries)
+    return next((uid for uid in found if uid is not None), None)
+
+
 def detail(connection: Connection, study_instance_uid: str) -> Item | None:
     """The study with images and readings, results (superseded ones too) with documents and deliveries, and when what happened."""
     row = connection.execute(select(study).where(study.c.study_instance_uid == study_instance_uid)).first()

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from hilum.errors import Retry
-from hilum.store import commitments, comparison_views, destination_views, page_views, queue_views, study_detail, study_views
+from hilum.store import commitments, comparison_views, conflicts, destination_views, page_views, queue_views, study_detail, study_views
 from hilum.store import cursor as cursors
 from hilum.store.comparison_views import Comparisons
 from hilum.store.database import open_reader
@@ -72,6 +72,11 @@ class LedgerViews:
         with self._snapshot() as connection:
             return study_detail.detail(connection, study_instance_uid)
 
+    def study_of(self, sop_instance_uid: str) -> str | None:
+        """Study Instance UID of an image, or of a report of ours; None: there is no such object."""
+        with self._snapshot() as connection:
+            return study_detail.study_of(connection, sop_instance_uid)
+
     def documents(self, study_instance_uid: str) -> list[Item] | None:
         """All documents of a study without their bytes, oldest first; None: no such study."""
         with self._snapshot() as connection:
@@ -93,7 +98,8 @@ class LedgerViews:
     def conflicts(self, *, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
         """One page of objects in quarantine, newest first, and the cursor of the next. Raises BadCursor."""
         with self._snapshot() as connection:
-            return _page(connection, conflict, "received_at", true(), limit, cursor)
+            found, following = _page(connection, conflict, "received_at", true(), limit, cursor)
+            return conflicts.with_studies(connection, found), following
 
     def commitments(self, *, state: str | None = None, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
         """One page of requests for storage commitment, newest first, and the cursor of the next. Raises BadCursor."""

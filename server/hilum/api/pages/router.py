@@ -29,7 +29,10 @@ from hilum.settings import Settings
 from hilum.store.views import StudyFilter
 
 _STUDIES = 50
-_NO_STUDY = "No image of this study was ever stored here. The page on associations says what was refused."
+_NO_STUDY = (
+    "No image of this study is stored here: it never came, was refused, or was erased. The page on associations says what was refused; "
+    "send the study again."
+)
 Shown = Literal["", "needs_person", "due", "closed", "failed"]
 ImageUid = Annotated[str, Path(pattern=UID_PATTERN, max_length=64)]
 DocumentId = Annotated[int, Path(ge=1)]
@@ -68,7 +71,7 @@ def front_page(
 ) -> Response:
     """The last studies, the queues, readiness."""
     if "." in q and not q.strip(".0123456789"):
-        return RedirectResponse(f"/studies/{q}", 303)
+        return RedirectResponse(f"/studies/{parts.views.study_of(q) or q}", 303)
     now = parts.clock()
     found = parts.views.front(_filter(q, show), limit=_STUDIES, cursor=cursor, failing_before=now - FAILING_SECONDS)
     facts = parts.observer.judge(found["processes"], found["destinations"], found["failing"])
