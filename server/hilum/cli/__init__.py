@@ -1,6 +1,20 @@
 """The `hilum` command. Exit status: 0 done, 1 the answer is no (not found, not analysed, a check failed), 2 wrong use or settings."""
 
-from hilum.cli import bench, building, conflicts, destinations, importing, ingest, models, releases, rollouts, server, studies, transfer
+from hilum.cli import (
+    bench,
+    building,
+    conflicts,
+    destinations,
+    finding,
+    importing,
+    ingest,
+    models,
+    releases,
+    rollouts,
+    server,
+    studies,
+    transfer,
+)
 from hilum.cli.frame import app
 from hilum.cli.transfer import parse_peer
 
@@ -10,6 +24,7 @@ __all__ = [
     "building",
     "conflicts",
     "destinations",
+    "finding",
     "importing",
     "ingest",
     "main",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -62,14 +63,7 @@ class OneStudy:
 
 def read_patient(header: bytes | memoryview, transfer_syntax_uid: str) -> Patient:
     """Patient ID (0010,0020) and Issuer of Patient ID (0010,0021), empty where they are missing. Raises CannotUnderstand."""
-    values: dict[int, bytes] = {}
-    for element in elements(memoryview(header), encoding_of(transfer_syntax_uid)):
-        if element.tag > _ISSUER:
-            break
-        if element.tag in (_SPECIFIC_CHARACTER_SET, _PATIENT_ID, _ISSUER) and element.length is not None:
-            values[element.tag] = bytes(header[element.value : element.value + element.length])
-    encodings = _encodings(values.get(_SPECIFIC_CHARACTER_SET, b""))
-    return Patient(*(_text(values.get(tag, b""), encodings) for tag in (_PATIENT_ID, _ISSUER)))
+    return Patient(*read_texts(header, transfer_syntax_uid, (_PATIENT_ID, _ISSUER)))
 
 
 def is_file_of(file: Path, owner: Owner) -> bool:
@@ -101,6 +95,18 @@ def _encodings(names: bytes) -> list[str]:
     return found
 
 
+def read_texts(header: bytes | memoryview, transfer_syntax_uid: str, tags: Sequence[int]) -> list[str]:
+    """Values of these elements, LO or SH, empty where they are missing; the last is the highest tag. Raises CannotUnderstand."""
+    values: dict[int, bytes] = {}
+    for element in elements(memoryview(header), encoding_of(transfer_syntax_uid)):
+        if element.tag > tags[-1]:
+            break
+        if element.tag in (_SPECIFIC_CHARACTER_SET, *tags) and element.length is not None:
+            values[element.tag] = bytes(header[element.value : element.value + element.length])
+    encodings = _encodings(values.get(_SPECIFIC_CHARACTER_SET, b""))
+    return [_text(values.get(tag, b""), encodings) for tag in tags]
+
+
 def _text(value: bytes, encodings: list[str]) -> str:
-    """LO: spaces around it do not count (PS3.5 6.2)."""
+    """LO, SH: spaces around it do not count (PS3.5 6.2)."""
     return decode_bytes(value, encodings, set()).strip(" \0")

@@ -17,10 +17,21 @@ from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, Operationa
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from hilum.errors import Retry
-from hilum.store import commitments, comparison_views, conflicts, destination_views, page_views, queue_views, study_detail, study_views
+from hilum.store import (
+    commitments,
+    comparison_views,
+    conflicts,
+    destination_views,
+    header_views,
+    page_views,
+    queue_views,
+    study_detail,
+    study_views,
+)
 from hilum.store import cursor as cursors
 from hilum.store.comparison_views import Comparisons
 from hilum.store.database import open_reader
+from hilum.store.header_views import StoredHeader
 from hilum.store.schema import association, commitment, conflict, former_header, instance, rollout, rollout_event, study
 from hilum.store.study_views import StudyFilter
 
@@ -76,6 +87,16 @@ class LedgerViews:
         """Study Instance UID of an image, or of a report of ours; None: there is no such object."""
         with self._snapshot() as connection:
             return study_detail.study_of(connection, sop_instance_uid)
+
+    def headers_before(self, row_id: int | None, since: float | None = None, limit: int = 500) -> list[StoredHeader]:
+        """So many headers of images before this one (None: the newest), newest first: see `header_views.before`."""
+        with self._snapshot() as connection:
+            return header_views.before(connection, row_id, since, limit)
+
+    def whole_header(self, row_id: int) -> bytes:
+        """All of an image's header; empty: it was erased meanwhile."""
+        with self._snapshot() as connection:
+            return header_views.whole(connection, row_id)
 
     def documents(self, study_instance_uid: str) -> list[Item] | None:
         """All documents of a study without their bytes, oldest first; None: no such study."""

@@ -1,0 +1,72 @@
+"""From what a hospital calls a study to the study."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from hilum.cli.frame import Config, app, explained, migrated_settings
+
+
+@app.command()
+def find(
+    config: Config = None,
+    accession: Annotated[
+        str | None, typer.Option(help="Accession Number (0008,0050), the whole of it; -: read it from standard input.")
+    ] = None,
+    patient: Annotated[str | None, typer.Option(help="Patient ID (0010,0020), the whole of it; -: read it from standard input.")] = None,
+    since: Annotated[
+        datetime | None, typer.Option(help="Only images received at this time of this machine's clock or later, such as 2026-11-20.")
+    ] = None,
+) -> None:
+    """Find studies by Accession Number or Patient ID: Study Instance UID, state, last image, current results and their deliveries.
+
+    One line a study, as soon as it is found. Reads every stored header, newest image first, about a million a minute.
+    """
+    value = _asked(accession, patient)
+    settings = migrated_settings(config)
+    from hilum.receive.accession import Accession  # noqa: PLC0415 - imports pydicom
+    from hilum.receive.patient import Patient  # noqa: PLC0415 - the same
+    from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
+    from hilum.wiring.finding import find as find_studies  # noqa: PLC0415 - the same
+
+    sought, count = Patient(value) if accession is None else Accession(value), 0
+    with explained():
+        for study in find_studies(LedgerViews(settings.ledger_url), sought, since.timestamp() if since else None):
+            count += 1
+            print(_line(study), flush=True)
+    if not count:
+        received = f" received since {since}" if since else ""
+        print(f"hilum: no image{received} names it; `GET /api/v1/associations` says what was refused", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _asked(accession: str | None, patient: str | None) -> str:
+    """The value; exit status 2 if it is not clear which."""
+    if (accession is None) == (patient is None):
+        print("hilum: say what to look for: --accession or --patient, one of them", file=sys.stderr)
+        raise typer.Exit(2)
+    said = patient if accession is None else accession
+    value = (sys.stdin.readline() if said == "-" else said or "").strip()
+    if not value:
+        print("hilum: it is empty; many images have none, and they do not belong together", file=sys.stderr)
+        raise typer.Exit(2)
+    return value
+
+
+def _line(study: Mapping[str, Any]) -> str:
+    from hilum.api.fields import iso  # noqa: PLC0415 - the same words as REST has
+
+    results = [_result(item) for item in study["results"] if item["is_current"]]
+    return "  ".join((study["study_instance_uid"], study["state"], iso(study["received_last"]), "; ".join(results) or "no result"))
+
+
+def _result(result: Mapping[str, Any]) -> str:
+    sent = Counter(way["state"] for document in result["documents"] for way in document["deliveries"])
+    said = [result["outcome"], result["reason"], *(f"{count} {state}" for state, count in sent.items())]
+    return f"{result['release']}: {', '.join(filter(None, said))}"

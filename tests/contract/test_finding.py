@@ -1,0 +1,101 @@
+"""From an Accession Number or a Patient ID to the study, on SQLite and on a real PostgreSQL; nothing of it is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pydicom import Dataset
+from pydicom.filebase import DicomBytesIO
+from pydicom.filewriter import write_dataset
+from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
+
+from hilum.domain import Lane
+from hilum.receive.accession import Accession
+from hilum.receive.patient import Patient
+from hilum.store.ledger import Ledger
+from hilum.store.views import LedgerViews
+from hilum.wiring.finding import Sought, find
+from load_tests.serving import hilum_program
+from tests.support.ledgers import migrated_sqlite
+from tests.support.street import RELEASE, Clock, Street
+
+
+@pytest.fixture
+def views(ledger_url: str) -> Iterator[LedgerViews]:
+    with closing(LedgerViews(ledger_url)) as opened:
+        yield opened
+
+
+def header_of(accession: str, patient_id: str = "PID-1", *, syntax: str = ExplicitVRLittleEndian, private_bytes: int = 0) -> bytes:
+    header = Dataset()
+    header.SpecificCharacterSet = "ISO_IR 192"
+    header.AccessionNumber, header.PatientID = accession, patient_id
+    header.private_block(0x0009, "VENDOR", create=True).add_new(0x01, "OB", bytes(private_bytes))
+    stream = DicomBytesIO()
+    stream.is_implicit_VR, stream.is_little_endian = syntax == ImplicitVRLittleEndian, True
+    write_dataset(stream, header)
+    return bytes(stream.getvalue())
+
+
+def receive(street: Street, study: str, number: int, header: bytes, syntax: str = ExplicitVRLittleEndian) -> None:
+    arrival = street._arrival(study, number, Lane.LIVE, "CR1", RELEASE)
+    image = dataclasses.replace(arrival.instance, header=header, transfer_syntax_uid=syntax)
+    street.ledger.record([dataclasses.replace(arrival, instance=image)])
+
+
+def studies(views: LedgerViews, sought: Sought, since: float | None = None) -> list[str]:
+    return [study["study_instance_uid"] for study in find(views, sought, since)]
+
+
+def test_studies_are_found_by_what_stands_in_their_headers_alone(street: Street, views: LedgerViews) -> None:
+    receive(street, "1.2.1", 1, header_of(" 4711 ", "Ä-1"))
+    receive(street, "1.2.1", 2, header_of("4711", "Ä-1"))
+    receive(street, "1.2.2", 1, header_of("47110", "4711"))
+    street.clock.now += 3600
+    receive(street, "1.2.3", 1, header_of("4711", syntax=ImplicitVRLittleEndian), ImplicitVRLittleEndian)
+    receive(street, "1.2.4", 1, header_of("", "PID-4", private_bytes=100_000))
+    receive(street, "1.2.5", 1, b"no header")
+    assert studies(views, Accession("4711")) == ["1.2.3", "1.2.1"], "once each, the newest first"
+    assert studies(views, Accession("4711"), since=street.clock.now) == ["1.2.3"]
+    assert studies(views, Patient("Ä-1")) == ["1.2.1"]
+    assert studies(views, Patient("PID-4")) == ["1.2.4"], "it stands behind what is read of most headers"
+    assert studies(views, Accession("9")) == []
+
+
+def test_headers_come_in_batches(street: Street, views: LedgerViews) -> None:
+    for number in range(5):
+        receive(street, f"1.2.{number}", 1, header_of("1"))
+    last, seen = None, []
+    while headers := views.headers_before(last, limit=2):
+        assert len(headers) <= 2
+        seen += [header.study_instance_uid for header in headers]
+        last = headers[-1].row_id
+    assert seen == [f"1.2.{number}" for number in reversed(range(5))]
+
+
+def test_the_command_says_where_the_report_is_and_keeps_the_number_to_itself(tmp_path: Path) -> None:
+    (tmp_path / "hilum.toml").write_text(f'[site]\nstate_dir = "{tmp_path}"\n')
+    clock = Clock()
+    with closing(Ledger(migrated_sqlite(tmp_path), clock)) as ledger:
+        street = Street(ledger, clock)
+        receive(street, "1.2.1", 1, header_of("ACC-4711"))
+        street.read()
+        street.assemble()
+        street.report()
+        street.deliver()
+
+    def asked(*words: str, typed: str) -> subprocess.CompletedProcess[str]:
+        command = [hilum_program(), "find", *words, "--config", tmp_path / "hilum.toml"]
+        return subprocess.run(command, input=typed, capture_output=True, text=True, check=False)
+
+    found = asked("--accession", "-", typed="ACC-4711\n")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert found.stdout == f"1.2.1  closed  2026-11-20T08:30:00.000Z  {RELEASE}: analysed, 1 delivered\n"
+    unknown = asked("--patient", "-", "--since", "2026-11-20", typed="PID-9\n")
+    assert (unknown.returncode, unknown.stdout, "PID-9" in unknown.stderr) == (1, "", False)
+    assert asked("--accession", "-", typed="\n").returncode == 2
