@@ -180,3 +180,28 @@ def test_a_file_that_cannot_be_moved_holds_up_nobody_and_stays_out_of_the_log(
     wait_for((folder / "taken/x.dcm").exists, what="the file behind it")
     assert (folder / stuck).exists()
     assert "DOE" not in "".join(capfd.readouterr())
+    (line,) = (tmp_path / "state/not_taken/scanner.txt").read_text().splitlines()
+    assert line.endswith(f"\tstored; not moved: File name too long\t{stuck}")
+
+
+def test_a_file_that_is_refused_where_files_are_kept_is_named_in_a_list_until_it_is_right(
+    watched: Callable[[Watch], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder, listed = tmp_path / "inbox", tmp_path / "state/not_taken/scanner.txt"
+    for file in ("a/DOE^JANE.dcm", "a\n\tb.dcm"):
+        drawn(folder / file).write_bytes(bytes(128) + b"DICM")
+    before = sorted(folder.rglob("*"))
+    listed.parent.mkdir()
+    listed.write_text("of an earlier process\n")
+    watched(Watch(path=folder, when_taken="keep", settle_seconds=0))
+    wait_for(lambda: listed.exists() and len(listed.read_text().splitlines()) == 2, what="both names")
+    moments, reasons, names = zip(*(line.split("\t") for line in sorted(listed.read_text().splitlines())), strict=True)
+    assert all(moment.endswith("Z") for moment in moments)
+    assert set(reasons) == {"refused: Not a DICOM file"}
+    assert names == ("'a\\n\\tb.dcm'", "a/DOE^JANE.dcm")
+    assert sorted(folder.rglob("*")) == before, "nothing is written there"
+    drawn(tmp_path / "new.dcm", seed=2).replace(folder / "a/DOE^JANE.dcm")
+    wait_for(lambda: len(listed.read_text().splitlines()) == 1, what="the list without the file that is right now")
+    said = "".join(capfd.readouterr())
+    assert "DOE" not in said
+    assert f"named_in={listed}" in said

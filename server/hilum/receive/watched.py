@@ -12,7 +12,7 @@ from hilum.receive.watched_files import WatchedFiles
 
 TAKEN_FOLDER: Final = "taken"
 REFUSED_FOLDER: Final = "refused"
-_NOT_TAKEN: Final = frozenset({Fate.REFUSED, Fate.SKIPPED, Fate.FAILED})
+NOT_TAKEN: Final = frozenset({Fate.REFUSED, Fate.SKIPPED, Fate.FAILED})
 
 
 @dataclass(slots=True)
@@ -58,7 +58,7 @@ class WatchedFolder:
             return
         if self.when_taken == "keep":
             self.leave(taken.path)
-        elif taken.fate in _NOT_TAKEN:
+        elif taken.fate in NOT_TAKEN:
             moved = self._move(taken.path, REFUSED_FOLDER)
             _reason_beside(moved).write_text(f"{taken.fate}: {taken.detail}\n", encoding="utf-8")
         elif self.when_taken == "move":

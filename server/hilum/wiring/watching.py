@@ -6,9 +6,11 @@ holds as far as the archive is shared, and its owner's death gives it free.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from functools import partial
+from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
@@ -17,10 +19,11 @@ from sqlalchemy.exc import SQLAlchemyError
 from hilum import telemetry
 from hilum.domain import Lane
 from hilum.receive.file_lane import takers
-from hilum.receive.folder import Fate, FolderIntake, TakenFile
+from hilum.receive.folder import FolderIntake, TakenFile
+from hilum.receive.left_files import LeftFiles
 from hilum.receive.scan import recover
 from hilum.receive.threads import log_failures, start_thread
-from hilum.receive.watched import WatchedFolder
+from hilum.receive.watched import NOT_TAKEN, WatchedFolder
 from hilum.settings import Settings, Watch
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
@@ -32,6 +35,7 @@ _LOOK_SECONDS: Final = 1.0
 _LONGEST_REST_SECONDS: Final = 10.0
 _REST: Final = 200.0  # times what it costs to look: folders in which nothing happens take less than a hundredth of a core
 _STAND_BY_SECONDS: Final = 2.0
+LISTS_FOLDER: Final = "not_taken"  # in the state folder
 log = telemetry.logger("wiring")
 
 
@@ -73,12 +77,15 @@ def _recover(settings: Settings, ledger: Ledger, archive: Archive) -> None:
 def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) -> None:
     folder = WatchedFolder(watch.path, watch.when_taken, watch.settle_seconds)
     origin = Origin(watch.calling_ae_title, watch.called_ae_title or settings.receive.ae_titles[0], Lane[watch.lane.upper()])
+    left = LeftFiles(settings.site.state_dir / LISTS_FOLDER / f"{quote(name, safe='')}.txt", watch.path)
+    with contextlib.suppress(OSError):
+        left.begin()
     problem, passed_over = "", frozenset[str]()
     with taking(settings, origin, partial(_say, name), stop) as (intake, _):
         while not stop.is_set():
             rest = _LOOK_SECONDS
             try:
-                rest = _look(name, folder, intake, stop)
+                rest = _look(name, folder, intake, left, stop)
                 problem = ""
                 for new in sorted(folder.problems - passed_over):
                     log.warning("entries_passed_over", watch=name, problem=new, advice="the others are taken; look at links and rights")
@@ -91,7 +98,7 @@ def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) ->
             stop.wait(rest)
 
 
-def _look(name: str, folder: WatchedFolder, intake: FolderIntake, stop: threading.Event) -> float:
+def _look(name: str, folder: WatchedFolder, intake: FolderIntake, left: LeftFiles, stop: threading.Event) -> float:
     """Take what is whole; seconds until the next look."""
     began = time.thread_time()
     found = folder.whole(time.time())
@@ -99,22 +106,45 @@ def _look(name: str, folder: WatchedFolder, intake: FolderIntake, stop: threadin
     for path in found:
         if stop.is_set():
             break
-        taken = intake.take(path)
-        _settle(name, folder, taken)
-        if taken.fate in (Fate.REFUSED, Fate.FAILED, Fate.SKIPPED):
-            log.warning("file_not_taken", watch=name, fate=taken.fate.value, detail=taken.detail)
+        _take_one(name, folder, intake, left, path)
+    with contextlib.suppress(OSError):  # the next look tries again
+        left.settle()
     return _LOOK_SECONDS if found else rest
 
 
-def _settle(name: str, folder: WatchedFolder, taken: TakenFile) -> None:
-    """A file that cannot be moved must not hold up those after it. Its name stays out of the log: people name files after patients."""
+def _take_one(name: str, folder: WatchedFolder, intake: FolderIntake, left: LeftFiles, path: Path) -> None:
+    taken = intake.take(path)
+    problem = _settle(folder, taken)
+    named: dict[str, str] = {}
+    if problem or (taken.fate in NOT_TAKEN and folder.when_taken == "keep"):
+        named = {"named_in": _listed(left, taken, problem)}
+    else:
+        left.forget(path)
+    if problem:
+        log.error("file_not_moved", watch=name, problem=problem, advice="it stays where it is until it changes; look at it", **named)
+    if taken.fate in NOT_TAKEN:
+        log.warning("file_not_taken", watch=name, fate=taken.fate.value, detail=taken.detail, **named)
+
+
+def _settle(folder: WatchedFolder, taken: TakenFile) -> str:
+    """Why it could not be moved, or nothing: it must not hold up those after it."""
     try:
         folder.settle(taken)
     except FileNotFoundError:  # somebody else has taken it away
-        return
+        return ""
     except OSError as error:
         folder.leave(taken.path)
-        log.error("file_not_moved", watch=name, problem=error.strerror, advice="it stays where it is until it changes; look at it")
+        return error.strerror or type(error).__name__
+    return ""
+
+
+def _listed(left: LeftFiles, taken: TakenFile, problem: str) -> str:
+    """The list that names a file which stays where it is. Its name stays out of the log: people name files after patients."""
+    try:
+        left.note(taken, problem, time.time())
+    except OSError as error:
+        return f"no list: {error.strerror}"
+    return str(left.file)
 
 
 def _say(name: str, reason: str) -> None:
