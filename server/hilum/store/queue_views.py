@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, literal, null, select, text
+from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, null, select, text
 
 from hilum.domain import Lane
 from hilum.store.queues import QUEUES, Queue
@@ -105,16 +106,32 @@ def stuck(connection: Connection) -> list[Item]:
 def failing(connection: Connection, before: float) -> list[Item]:
     """Destinations that did not take documents written before that time, though one was tried: how many, and what the last try met.
 
-    Those that wait for a knock (`hilum.wiring.knocking`) count as well.
+    Those that wait for a knock (`hilum.wiring.knocking`) count as well. A document's time lies behind its bytes, so few are looked at.
     """
-    found: dict[str, Item] = {}
-    for state in ("due", "leased"):  # while a try runs into its time-out, there may be no other row; and each state has its own index
-        old = and_(delivery.c.state == literal(state, literal_execute=True), document.c.created_at < before)
-        columns = (delivery.c.destination, func.count().label("items"), func.max(delivery.c.detail).label("detail"))
-        for row in connection.execute(select(*columns).join_from(delivery, document).where(old).group_by(delivery.c.destination)):
-            item = found.setdefault(row.destination, {"destination": row.destination, "items": 0, "detail": None})
+    first = _first_written(connection)
+    late = sorted({name for (_, _, name), written_at in first.items() if written_at < before and name is not None})
+    if not late:
+        return []
+    found: dict[str, Item] = {name: {"destination": name, "items": 0, "detail": None} for name in late}
+    is_old = delivery.c.document_id < _first_since(connection, before)  # no condition of the query: all deliveries have an index of that
+    items, detail = func.sum(case((is_old, 1), else_=0)).label("items"), func.max(case((is_old, delivery.c.detail))).label("detail")
+    open_rows = select(delivery.c.destination, items, detail).where(delivery.c.destination.in_(late)).group_by(delivery.c.destination)
+    for open_state in (_DUE, _LEASED):  # while a try runs into its time-out, there may be no other row; and each state has its own index
+        for row in connection.execute(open_rows.where(open_state)):
+            item = found[row.destination]
             item.update(items=item["items"] + row.items, detail=row.detail or item["detail"])
-    return [found[name] for name in sorted(found) if found[name]["detail"] is not None]
+    return [item for item in found.values() if item["detail"] is not None]
+
+
+def _first_since(connection: Connection, moment: float) -> int:
+    """The first row among those of documents that was written then or later; they are in the order in which they were written."""
+    newest = connection.execute(select(func.max(document.c.id))).scalar_one() or 0
+
+    def written_at(row_id: int) -> float:
+        there = select(document.c.created_at).where(document.c.id >= row_id).order_by(document.c.id).limit(1)
+        return float(connection.execute(there).scalar_one())
+
+    return bisect_left(range(newest + 1), moment, key=written_at)
 
 
 def outcomes(connection: Connection, since: float) -> list[Item]:

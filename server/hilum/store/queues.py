@@ -6,13 +6,17 @@ Statements are built once, here: building one anew costs several times what runn
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, Update, bindparam, literal_column, select, update
+from sqlalchemy import ColumnElement, Select, Table, Update, and_, bindparam, literal_column, select, text, update
+from sqlalchemy.sql.selectable import NamedFromClause
 
 from hilum.domain import CommitmentState, ComparisonState, DeliveryState, Lane, ReadingState, ResultState, StudyState, WorkState
 from hilum.store.schema import commitment, comparison, delivery, reading, result, study
+
+_STUCK = (StudyState.FAILED.value, DeliveryState.DEAD.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,8 @@ def statements(stage: str, *, is_one_destination: bool) -> Statements:
     """The statements of a stage's queue."""
     queue = QUEUES[stage]
     own = [delivery.c.destination == bindparam("destination")] if is_one_destination else []
-    # States are written into the text: a partial index serves only conditions that the planner can see.
-    is_due = [_in_state(queue.table, WorkState.DUE), *own, *([] if queue.extra is None else [queue.extra])]
-    is_leased = [_in_state(queue.table, WorkState.LEASED), *own]
+    is_due = [in_state(queue.table, WorkState.DUE), *own, *([] if queue.extra is None else [queue.extra])]
+    is_leased = [in_state(queue.table, WorkState.LEASED), *own]
     return Statements(
         look=_look(queue.table, is_due, is_leased),
         lapsed=_lapsed(queue.table, is_leased),
@@ -65,8 +68,15 @@ def statements(stage: str, *, is_one_destination: bool) -> Statements:
     )
 
 
-def _in_state(table: Table, state: WorkState) -> ColumnElement[bool]:
-    return table.c.state == literal_column(f"'{state.value}'")
+def in_state(table: NamedFromClause[Any], state: StrEnum) -> ColumnElement[bool]:
+    """Written into the statement's text: a partial index serves only conditions that the planner can see."""
+    is_it: ColumnElement[bool] = table.c.state == literal_column(f"'{state.value}'")
+    return and_(is_stuck(table), is_it) if state.value in _STUCK else is_it
+
+
+def is_stuck(table: NamedFromClause[Any]) -> ColumnElement[bool]:
+    """Failed or dead: word for word the condition of the partial indexes."""
+    return text(f"{table.name}.state IN ('failed', 'dead')")  # type: ignore[return-value]  # a clause that stands for a condition
 
 
 def _look(table: Table, is_due: list[ColumnElement[bool]], is_leased: list[ColumnElement[bool]]) -> Select[Any]:
