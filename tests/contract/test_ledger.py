@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import event, select
 
 from hilum.domain import (
     Advance,
@@ -25,7 +26,7 @@ from hilum.domain import (
     StudyJob,
     StudyState,
 )
-from hilum.store import schema
+from hilum.store import requeueing, schema
 from hilum.store.ledger import Arrival, Ledger, RecordOutcome
 from hilum.store.migrate import migrate
 from tests.support.arrivals import arrival_of
@@ -331,6 +332,30 @@ def test_requeue_by_reason_and_study(ledger: Ledger, clock: Clock) -> None:
     assert [row.open_readings for row in rows(ledger, schema.study)] == [0, 0]
     clock.now += 11
     assert len(ledger.claim("assemble", 10, "d", 60)) == 2
+
+
+def test_requeue_of_many_goes_in_parts_and_looks_before_it_writes(ledger: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study's readings go together, however far apart their rows are."""
+    monkeypatch.setattr(requeueing, "_TOGETHER", 2)
+    studies = ("9.1", "9.2", "9.3", "9.4", "9.5", "9.1")
+    ledger.record([arrival(number, study=study) for number, study in enumerate(studies, 1)])
+    for job in ledger.claim("analyse", 10, "a", 60):
+        ledger.advance("analyse", [(job.lease, Advance(ReadingState.FAILED, {"reason": "attempts_exhausted"}))])
+    changed: list[list[str]] = []
+
+    def note(*call: Any) -> None:
+        if call[2].startswith("UPDATE reading"):
+            changed.append([])
+        elif call[2].startswith("UPDATE study"):
+            changed[-1] += [row.study_instance_uid for row in call[0].execute(select(schema.study)) if row.open_readings]
+
+    event.listen(ledger._engine, "after_cursor_execute", note)
+    assert ledger.requeue("analyse", reason="undecodable") == 0
+    assert changed == []
+    assert ledger.requeue("analyse", reason="attempts_exhausted") == 6
+    assert [len(names) for names in changed] == [2, 4, 5]
+    assert [row.open_readings for row in rows(ledger, schema.study)] == [2, 1, 1, 1, 1]
+    assert ledger.requeue("analyse") == 0, "whoever does it again finds nothing"
 
 
 def test_requeue_lets_a_quiet_period_run(ledger: Ledger, clock: Clock) -> None:

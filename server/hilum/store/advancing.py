@@ -106,7 +106,8 @@ def _supersede(connection: Connection, result_id: int, now: float) -> None:
 def cancel_superseded(connection: Connection, chosen: ColumnElement[bool], now: float) -> None:
     """Of dead deliveries that a person wants to be tried again those of superseded results, which never will be. Their tries stay known."""
     old = select(document.c.id).join(result, result.c.id == document.c.result_id).where(result.c.is_current.is_(False))
-    cancel(connection, and_(chosen, delivery.c.state == DeliveryState.DEAD, delivery.c.document_id.in_(old)), _SUPERSEDED, now)
+    is_old = old.where(document.c.id == delivery.c.document_id).exists()
+    cancel(connection, and_(chosen, delivery.c.state == DeliveryState.DEAD, is_old), _SUPERSEDED, now)
 
 
 def cancel(connection: Connection, chosen: ColumnElement[bool], reason: str, now: float) -> int:

@@ -1,4 +1,4 @@
-"""`claim`, `retry`, `requeue`: fenced leases on the rows of a stage's table.
+"""`claim`, `retry`: fenced leases on the rows of a stage's table.
 
 A lease is a random token in the row. Whoever advances the row must name it, so a worker that was declared dead and comes back
 cannot overwrite what its successor did. Attempts are counted when a row is claimed, before the work can crash the worker.
@@ -11,14 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, and_, bindparam, case, func, select, update
+from sqlalchemy import Connection, Row, Table, and_, bindparam, select, update
 
-from hilum.domain import Lease, ReadingState, Reason, StudyState, WorkState
+from hilum.domain import Lease, Reason, WorkState
 from hilum.store.queues import Queue, Statements, statements
-from hilum.store.reopening import lock, moments
-from hilum.store.schema import reading, study
-
-_CHUNK = 10_000  # parameters of one statement; PostgreSQL takes 65,535, SQLite 32,766
+from hilum.store.schema import reading
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,25 +139,3 @@ def expire(connection: Connection, table: Table, owner: str, now: float, *, is_c
     clean = {"state": WorkState.DUE, "lease_token": None, "leased_until": None, "attempts": tries}
     values = clean if is_clean else {"leased_until": now - 1}
     return connection.execute(update(table).where(held).values(values)).rowcount
-
-
-def requeue_rows(connection: Connection, queue: Queue, now: float, condition: ColumnElement[bool]) -> list[int]:
-    """Ended rows become due again with a clean record; their ids."""
-    table = queue.table
-    # A rejected image takes no part in anything, however often it is read.
-    ended = and_(table.c.state.in_(queue.requeueable), table.c.reason.is_distinct_from(Reason.REJECTED), condition)
-    values = {"state": WorkState.DUE, "due_at": now, "attempts": 0, "lapses": 0, "reason": None, "detail": None, "finished_at": None}
-    return list(connection.execute(update(table).where(ended).values(values).returning(table.c.id)).scalars())
-
-
-def reopen_studies(connection: Connection, reading_ids: list[int], now: float) -> None:
-    """The studies of requeued readings are due again, as soon as those readings have ended. A quiet period that runs goes on."""
-    is_open = case((and_(reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)), reading.c.is_shadow.is_(False)), 1), else_=0)
-    counted = select(func.coalesce(func.sum(is_open), 0)).where(reading.c.study_instance_uid == study.c.study_instance_uid)
-    again = {"state": StudyState.DUE, **moments(now), "lease_token": None, "leased_until": None}
-    fresh = {"attempts": 0, "lapses": 0, "open_readings": counted.scalar_subquery()}
-    for start in range(0, len(reading_ids), _CHUNK):
-        theirs = select(reading.c.study_instance_uid).where(reading.c.id.in_(reading_ids[start : start + _CHUNK]))
-        chosen = study.c.study_instance_uid.in_(theirs)
-        lock(connection, chosen)
-        connection.execute(update(study).where(chosen).values({**again, **fresh}))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -18,6 +20,7 @@ AWAY: Final = (OperationalError, InterfaceError, PoolTimeoutError)
 _BUSY_TIMEOUT_MS = 30_000
 _CONNECT_TIMEOUT_SECONDS = 5
 _POOL_TIMEOUT_SECONDS = 10
+_LONGEST_GAP_SECONDS = 0.05
 
 
 def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) -> Engine:
@@ -34,6 +37,16 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
     event.listen(engine, "connect", _configure_sqlite("FULL" if is_synced else "NORMAL"))
     event.listen(engine, "begin", _begin_read if read_only else _begin_write)
     return engine
+
+
+@contextlib.contextmanager
+def begin_part(engine: Engine) -> Iterator[Connection]:
+    """One of many transactions after each other, and a pause: who waits for SQLite's lock sleeps between two looks and must see a gap."""
+    with engine.begin() as connection:
+        began = time.monotonic()
+        yield connection
+    if engine.dialect.name == "sqlite":
+        time.sleep(min(_LONGEST_GAP_SECONDS, time.monotonic() - began))
 
 
 def words_of(error: SQLAlchemyError) -> str:

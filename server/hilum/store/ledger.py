@@ -1,8 +1,8 @@
 """The ledger: every promise about images and reports is a row here. Verbs: record, claim, advance, retry, requeue.
 
-Thread-safe. Each verb is one transaction, which survives any crash of a process. What the outside may rely on (rows of received
-objects, rejections, documents, what a person decided) survives a power cut too, as soon as the verb has returned. Leases, readings,
-results and deliveries are not waited for: after a power cut they would be made again, and the same.
+Thread-safe. Each verb is one transaction, but for `reject` and `requeue` of many rows, and survives any crash of a process. What the
+outside may rely on (rows of received objects, rejections, documents, what a person decided) survives a power cut too, as soon as the verb
+has returned. Leases, readings, results and deliveries are not waited for: after a power cut they would be made again, and the same.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, false, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from hilum.domain import ActivationMaps, Advance, AssociationRecord, CommitmentJob, CommitmentRequest, Job, Lease, Rejection, StudyJob
-from hilum.store import advancing, claiming, commitments, completing, forgetting, lanes, recording, rejecting
+from hilum.store import advancing, claiming, commitments, completing, forgetting, lanes, recording, rejecting, requeueing
 from hilum.store.activation_maps import activation_maps
 from hilum.store.arrival import Arrival
 from hilum.store.claiming import Claim
 from hilum.store.commitments import Holder
 from hilum.store.completing import Completed
-from hilum.store.database import open_engine, sync_of, words_of
+from hilum.store.database import begin_part, open_engine, sync_of, words_of
 from hilum.store.doorbell import Bell, doorbell_for
 from hilum.store.forgetting import Forgotten
 from hilum.store.handing_on import HandingOn, Heir
@@ -35,14 +35,10 @@ from hilum.store.recording import RecordOutcome
 from hilum.store.schema import (
     WORK_TABLES,
     association,
-    comparison,
-    delivery,
     destination,
     document,
     installation,
     process,
-    reading,
-    result,
     study,
 )
 
@@ -308,19 +304,22 @@ class Ledger:
     ) -> int:
         """Ended items of a stage become due again, chosen by reason, study or destination; how many.
 
-        `among`: the destinations that there are. To others nobody would send what is due.
+        `among`: the destinations that there are. To others nobody would send what is due. Not one transaction, if they are many: each
+        is as safe as any, and whoever repeats it after a crash gets the rest.
         """
-        with self._engine.begin() as connection:
-            chosen = and_(_chosen(stage, reason, study_uid, destination_name), _to_one_of(stage, among))
-            if stage == "deliver":
-                advancing.cancel_superseded(connection, chosen, self._clock())
-            ids = claiming.requeue_rows(connection, QUEUES[stage], self._clock(), chosen)
-            if stage == "analyse" and ids:
-                claiming.reopen_studies(connection, ids, self._clock())
-            self._doorbell.ring_with(connection, (stage,))
+        chosen = requeueing.condition(stage, reason, study_uid, destination_name, among)
+        with self._reader.begin() as connection:
+            parts = requeueing.parts(connection, stage, chosen)
+        count = sum(self._requeue(stage, chosen, ids) for ids in parts)
         self._sync()
+        return count
+
+    def _requeue(self, stage: str, chosen: ColumnElement[bool], ids: Sequence[int]) -> int:
+        with begin_part(self._engine) as connection:
+            count = requeueing.requeue(connection, stage, chosen, ids, self._clock())
+            self._doorbell.ring_with(connection, (stage,))
         self._doorbell.ring((stage,))
-        return len(ids)
+        return count
 
     def hold_lane(self, name: str, owner: str, seconds: float) -> bool:
         """Own a destination's lane for half of `seconds` at least; False: another dispatcher owns it, or a person paused it."""
@@ -403,30 +402,3 @@ def _bells_of_record(arrivals: Sequence[Arrival], outcomes: Sequence[RecordOutco
     """No study with a reading to come can be assembled: its last reading rings. What is decided of a known image may end the wait."""
     is_read = all(arrival.releases for arrival in arrivals) and all(outcome is RecordOutcome.NEW for outcome in outcomes)
     return ("analyse",) if is_read else ("analyse", "assemble")
-
-
-def _chosen(stage: str, reason: str | None, study_uid: str | None, destination_name: str | None) -> ColumnElement[bool]:
-    """The condition on a stage's rows that the arguments mean together."""
-    table = QUEUES[stage].table
-    parts: list[ColumnElement[bool]] = [true()]
-    if reason is not None:
-        parts.append(table.c.reason == reason)
-    if destination_name is not None:
-        parts.append(delivery.c.destination == destination_name)
-    if study_uid is not None:
-        parts.append(_of_study(stage, study_uid))
-    return and_(*parts)
-
-
-def _to_one_of(stage: str, names: Collection[str] | None) -> ColumnElement[bool]:
-    return true() if names is None or stage != "deliver" else delivery.c.destination.in_(names)
-
-
-def _of_study(stage: str, study_uid: str) -> ColumnElement[bool]:
-    if stage == "commit":
-        return false()  # it is about objects, of whatever studies
-    if stage != "deliver":
-        columns = {"analyse": reading, "assemble": study, "compare": comparison, "report": result}
-        return columns[stage].c.study_instance_uid == study_uid
-    documents = select(document.c.id).join(result, result.c.id == document.c.result_id).where(result.c.study_instance_uid == study_uid)
-    return delivery.c.document_id.in_(documents)

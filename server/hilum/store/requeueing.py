@@ -1,0 +1,95 @@
+"""`requeue`: a person wants ended rows of a stage to be due again. Of an archive of them some go at a time: others write in between.
+
+What is chosen is read first, without the lock that writers wait for. A crash leaves the rest as it was, and the next `requeue` finds it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import ColumnElement, Connection, and_, case, false, func, select, update
+
+from hilum.domain import ReadingState, Reason, StudyState, WorkState
+from hilum.store import advancing
+from hilum.store.queues import QUEUES, is_stuck
+from hilum.store.reopening import lock, moments
+from hilum.store.schema import comparison, delivery, document, reading, result, study
+
+_TOGETHER = 250  # rows, or studies, of one transaction: others wait for the ledger meanwhile, 0.1 ms for each
+_CHUNK = 10_000  # parameters of one statement; PostgreSQL takes 65,535, SQLite 32,766
+
+
+def condition(
+    stage: str, reason: str | None, study_uid: str | None, destination_name: str | None, among: Collection[str] | None
+) -> ColumnElement[bool]:
+    """On ended rows of a stage: what the arguments mean together. `among`: the destinations that there are; None: any."""
+    table, queue = QUEUES[stage].table, QUEUES[stage]
+    # A rejected image takes no part in anything, however often it is read.
+    parts = [table.c.state.in_(queue.requeueable), table.c.reason.is_distinct_from(Reason.REJECTED)]
+    if reason is not None:
+        parts.append(table.c.reason == reason)
+    if destination_name is not None:
+        parts.append(delivery.c.destination == destination_name)
+    if among is not None and stage == "deliver":
+        parts.append(delivery.c.destination.in_(among))
+    if study_uid is not None:
+        parts.append(_of_study(stage, study_uid))
+    return and_(*parts)
+
+
+def _of_study(stage: str, study_uid: str) -> ColumnElement[bool]:
+    if stage == "commit":
+        return false()  # it is about objects, of whatever studies
+    if stage != "deliver":
+        columns = {"analyse": reading, "assemble": study, "compare": comparison, "report": result}
+        return columns[stage].c.study_instance_uid == study_uid
+    documents = select(document.c.id).join(result, result.c.id == document.c.result_id).where(result.c.study_instance_uid == study_uid)
+    return delivery.c.document_id.in_(documents)
+
+
+def parts(connection: Connection, stage: str, chosen: ColumnElement[bool]) -> list[Sequence[int]]:
+    """Row ids for one `requeue` each: of the stage's rows, of `analyse` those of studies.
+
+    Readings of one study are due again together: else it could be reported with the first of them, and once more with the others.
+    """
+    if stage == "analyse":
+        joined = study.join(reading, reading.c.study_instance_uid == study.c.study_instance_uid)
+        query = select(study.c.id).distinct().select_from(joined).where(chosen)
+    else:
+        table = QUEUES[stage].table
+        query = select(table.c.id).where(is_stuck(table), chosen)
+    ids = array("q", sorted(connection.execute(query).scalars()))  # by the database: SQLite would rather walk the table than sort
+    return [ids[start : start + _TOGETHER].tolist() for start in range(0, len(ids), _TOGETHER)]
+
+
+def requeue(connection: Connection, stage: str, chosen: ColumnElement[bool], ids: Sequence[int], now: float) -> int:
+    """Those of one part that are still as chosen become due again with a clean record; how many."""
+    theirs = and_(_of_part(stage, ids), chosen)
+    if stage == "deliver":
+        advancing.cancel_superseded(connection, theirs, now)
+    table = QUEUES[stage].table
+    values = {"state": WorkState.DUE, "due_at": now, "attempts": 0, "lapses": 0, "reason": None, "detail": None, "finished_at": None}
+    rows = connection.execute(update(table).where(theirs).values(values).returning(table.c.id)).scalars().all()
+    if stage == "analyse" and rows:
+        _reopen_studies(connection, rows, now)
+    return len(rows)
+
+
+def _of_part(stage: str, ids: Sequence[int]) -> ColumnElement[bool]:
+    if stage != "analyse":
+        return QUEUES[stage].table.c.id.in_(ids)
+    return reading.c.study_instance_uid.in_(select(study.c.study_instance_uid).where(study.c.id.in_(ids)))
+
+
+def _reopen_studies(connection: Connection, reading_ids: Sequence[int], now: float) -> None:
+    """The studies of requeued readings are due again, as soon as those readings have ended. A quiet period that runs goes on."""
+    is_open = case((and_(reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)), reading.c.is_shadow.is_(False)), 1), else_=0)
+    counted = select(func.coalesce(func.sum(is_open), 0)).where(reading.c.study_instance_uid == study.c.study_instance_uid)
+    again = {"state": StudyState.DUE, **moments(now), "lease_token": None, "leased_until": None}
+    fresh = {"attempts": 0, "lapses": 0, "open_readings": counted.scalar_subquery()}
+    for start in range(0, len(reading_ids), _CHUNK):
+        theirs = select(reading.c.study_instance_uid).where(reading.c.id.in_(reading_ids[start : start + _CHUNK]))
+        chosen = study.c.study_instance_uid.in_(theirs)
+        lock(connection, chosen)
+        connection.execute(update(study).where(chosen).values({**again, **fresh}))
