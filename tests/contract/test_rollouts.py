@@ -6,11 +6,13 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from sqlalchemy import event
 
 from hilum.domain import Advance, ReadingJob, ReadingState, RolloutMode, RolloutState
+from hilum.store import reassigning
 from hilum.store.archive import Archive
 from hilum.store.erasure import Erasure
 from hilum.store.kept_manifests import KeptManifest
@@ -98,6 +100,30 @@ def test_a_rollback_can_take_back_what_is_not_reported_yet(rolling: Rolling) -> 
     assert len(rolling.read()) == 5
     rolling.close_studies()
     assert sorted(rolling.report()) == [("1.1", "chest@2"), ("1.2", "chest@1"), ("1.3", "chest@1")]
+
+
+def test_many_studies_are_taken_back_some_at_a_time_and_a_step_back_that_fails_is_repeated(
+    rolling: Rolling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reassigning, "TOGETHER", 1)
+    running(rolling, SWITCH)
+    for name in ("1.1", "1.2", "1.3"):
+        rolling.receive(name, 1)
+
+    def fail(*call: Any) -> None:
+        if call[2].startswith("UPDATE rollout"):
+            raise OSError("killed")
+
+    event.listen(rolling.rollouts._engine, "before_cursor_execute", fail)
+    with pytest.raises(OSError, match="killed"):
+        rolling.rollouts.roll_back("chest", "a person", is_pending=True)
+    event.remove(rolling.rollouts._engine, "before_cursor_execute", fail)
+    assert readers(rolling) == {"1.1": {"chest@1"}, "1.2": {"chest@1"}, "1.3": {"chest@2"}}
+    rolling.receive("1.4", 1)
+    rolling.rollouts.roll_back("chest", "a person", is_pending=True)
+    assert set(by_study(rolling.rows(reading), "release")) == {"1.1", "1.2", "1.3", "1.4"}
+    assert all(names == {"chest@1"} for names in readers(rolling).values())
+    assert [row.detail for row in rolling.rows(rollout_event, verb="rollback")] == ["2 studies taken back from chest@2"]
 
 
 def test_what_another_shadow_has_read_is_compared_with_the_release_that_took_the_study_back(rolling: Rolling) -> None:

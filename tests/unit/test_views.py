@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, event, insert, text
@@ -12,9 +15,10 @@ from sqlalchemy.exc import DBAPIError
 
 from hilum.domain import Advance, AssociationRecord, DeliveryState, Lane, Outcome, ReadingState, StudyState
 from hilum.errors import Retry
-from hilum.store import cursor, schema, study_views
+from hilum.store import cursor, requeueing, schema, study_views
 from hilum.store.database import open_reader
 from hilum.store.migrate import migrate
+from hilum.store.rollouts import Rollouts
 from hilum.store.views import LedgerViews, StudyFilter
 from tests.support.ledgers import migrated_sqlite
 from tests.support.postgres import fresh_database, postgres_server
@@ -157,6 +161,34 @@ def test_queues_use_the_partial_indexes(tmp_path: Path) -> None:
             plan = " ".join(row.detail for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values))
             assert "_due" in plan or "_leased" in plan or "_stuck" in plan, (sql, plan)
     views.close()
+
+
+def test_what_is_asked_again_and_again_walks_no_table(street: Street, ledger_url: str, clock: Clock) -> None:
+    """Where few rows are meant, or none, the partial indexes know them. On PostgreSQL the planner's statistics decide."""
+    if not ledger_url.startswith("sqlite"):
+        pytest.skip("SQLite")
+    street.receive("1.2.3", 1)
+    street.read()
+    street.assemble()
+    street.report()
+    with closing(LedgerViews(ledger_url, clock)) as views, closing(Rollouts(ledger_url)) as rollouts:
+        asked: list[tuple[str, Any]] = []
+        for engine in (views._engine, rollouts._reader, street.ledger._engine, street.ledger._reader):
+            event.listen(engine, "before_cursor_execute", lambda *call: asked.append((call[2], call[3])))
+        views.failing(clock.now + 1)
+        for chosen in (StudyFilter(state=StudyState.LEASED), StudyFilter(state=StudyState.FAILED), StudyFilter(needs_person=True)):
+            assert views.list_studies(chosen) == ([], None)
+        for state in ("due", "leased", "dead"):
+            assert views.commitments(state=state) == ([], None)
+        assert not rollouts.has_open_readings("other@1")
+        for stage in ("assemble", "compare", "report", "deliver", "commit"):
+            assert street.ledger.requeue(stage, reason="undecodable") == 0
+        street.ledger._requeue("deliver", requeueing.condition("deliver", None, None, None), [1, 2])
+        with views._engine.connect() as connection:
+            for sql, values in asked:
+                if sql.startswith(("SELECT", "UPDATE")):
+                    plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values).all()
+                    assert not [row.detail for row in plan if re.match(r"SCAN [a-z_]+$", row.detail)], sql
 
 
 def test_a_list_takes_as_many_queries_for_fifty_studies_as_for_one(street: Street, ledger_url: str) -> None:

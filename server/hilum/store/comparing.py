@@ -72,8 +72,9 @@ def reopen(connection: Connection, study_uid: str, now: float, shadows: Iterable
 
 def give(connection: Connection, study_uids: Collection[str], left: str, to: str, now: float) -> None:
     """Another release speaks for these studies: what others read along is compared with that one."""
-    theirs = and_(comparison.c.study_instance_uid.in_(study_uids), comparison.c.release == left)
-    rows = connection.execute(select(comparison.c.id).where(theirs).order_by(comparison.c.id).with_for_update()).scalars().all()
+    theirs = select(comparison.c.id, comparison.c.release).where(comparison.c.study_instance_uid.in_(study_uids))
+    locked = connection.execute(theirs.order_by(comparison.c.id).with_for_update())
+    rows = [row.id for row in locked if row.release == left]  # by SQLite it would be looked for among all comparisons of that release
     again = {**_FRESH, "release": to, "content": null(), "due_at": now + _PATIENCE_SECONDS}
     connection.execute(update(comparison).where(comparison.c.id.in_(rows)).values(again))
 

@@ -5,18 +5,20 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, insert, or_, select, update
+from sqlalchemy import Connection, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
-from hilum.domain import ReadingState, Rollout, RolloutState, alias_of
+from hilum.domain import Rollout, RolloutState, WorkState, alias_of
 from hilum.store import kept_manifests, reassigning
 from hilum.store import rollout_rules as rules
 from hilum.store.assigning import rollout_of
-from hilum.store.database import open_engine, open_reader
+from hilum.store.database import begin_part, open_engine, open_reader
 from hilum.store.kept_manifests import KeptManifest
+from hilum.store.queues import in_state
+from hilum.store.reassigning import Taking
 from hilum.store.rollout_rules import CannotRollOut, Order
 from hilum.store.schema import assignment, reading, rollout, rollout_event
 
@@ -87,8 +89,28 @@ class Rollouts:
         return self._write(alias, "promote", who, lambda known: rules.promoted(known, order))
 
     def roll_back(self, alias: str, who: str, *, is_pending: bool = False) -> Rollout:
-        """One step back, for studies that come from now on. `is_pending`: also for those that the release left has said nothing about."""
-        return self._write(alias, "rollback", who, rules.rolled_back, follow=_take_back if is_pending else None)
+        """One step back, for studies that come from now on. `is_pending`: also for those that the release left has said nothing about.
+
+        If they are many, most are given back before, some at a time, so that others can write. After a crash on the way the same
+        order finishes it.
+        """
+        count = self._take_back(alias) if is_pending else 0
+        return self._write(
+            alias, "rollback", who, rules.rolled_back, follow=functools.partial(_take_back_rest, count) if is_pending else None
+        )
+
+    def _take_back(self, alias: str) -> int:
+        if (known := self.find(alias)) is None:
+            return 0
+        taking = _taking(known, rules.rolled_back(known))
+        with self._reader.connect() as connection:
+            rows = taking.find(connection)
+        many = rows[: -reassigning.TOGETHER]  # few go with the step back, all at once
+        return sum(self._take_back_part(taking, part) for part in reassigning.parts(many))
+
+    def _take_back_part(self, taking: Taking, rows: Sequence[int]) -> int:
+        with begin_part(self._engine) as connection:
+            return taking.take(connection, rows, self._clock())
 
     def stop(self, alias: str, who: str) -> Rollout:
         """What serves goes on alone."""
@@ -119,9 +141,9 @@ class Rollouts:
 
     def has_open_readings(self, release: str) -> bool:
         """Whether an image still waits for this release, or is being read by it."""
-        is_open = and_(reading.c.release == release, reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)))
+        waiting = [select(reading.c.id).where(in_state(reading, state), reading.c.release == release).exists() for state in WorkState]
         with self._reader.connect() as connection:
-            return connection.execute(select(reading.c.id).where(is_open).limit(1)).first() is not None
+            return bool(connection.execute(select(or_(*waiting))).scalar_one())
 
     def _close(self, stale: Rollout, named: str) -> Rollout:
         why = f"the settings name {named} now, and the rollout was made against {stale.configured}"
@@ -148,10 +170,16 @@ class Rollouts:
             return after
 
 
-def _take_back(connection: Connection, before: Rollout, after: Rollout) -> str:
-    left = before.candidate or before.serving
-    count = reassigning.take_back(connection, after.alias, left, after.serving, after.changed_at)
-    return f"{count} studies taken back from {left}"
+def _take_back_rest(count: int, connection: Connection, before: Rollout, after: Rollout) -> str:
+    """What has come meanwhile, in the transaction after which no more comes."""
+    taking = _taking(before, after)
+    for rows in reassigning.parts(taking.find(connection)):
+        count += taking.take(connection, rows, after.changed_at)
+    return f"{count} studies taken back from {taking.left}"
+
+
+def _taking(before: Rollout, after: Rollout) -> Taking:
+    return Taking(after.alias, before.candidate or before.serving, after.serving)
 
 
 def _prove(candidate: str, digest: str, connection: Connection, *_: Rollout) -> str:
