@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import event
 
 from hilum.domain import Advance, CommitmentJob, CommitmentRequest, CommitmentState, CommitmentVerdict, SopReference
 from hilum.store.commitments import Holder, rename, reported
@@ -93,6 +94,20 @@ def test_who_is_erased_is_not_named_by_a_request_that_has_ended(street: Street) 
         rename(connection, {"1.2.3.1": "2.25.7", "1.2.3": "2.25.8"})
     (row,) = street.rows(commitment)
     assert (row.instances, row.failures) == ([[CR, "2.25.7"], [CR, "1.2.3.2"]], [["2.25.7", 0x0112]])
+
+
+def test_all_names_of_a_study_are_looked_for_at_once_and_only_in_rows_that_hold_some(street: Street) -> None:
+    for references in ((FIRST,), (SECOND,)):
+        job = street.ledger.request_commitment(request(*references), Holder("listener-1", 60.0))
+        assert job is not None
+        values = reported(CommitmentVerdict(references, ())) if references == (FIRST,) else {}
+        street.ledger.advance("commit", [(job.lease, Advance(CommitmentState.REPORTED, values))])
+    asked: list[str] = []
+    with street.ledger._engine.begin() as connection:
+        event.listen(connection, "before_cursor_execute", lambda *call: asked.append(call[2].split()[0]))
+        rename(connection, {f"1.2.3.{number}": f"2.25.{number}" for number in range(1, 61)})
+    assert asked == ["SELECT", "SELECT", "UPDATE"]
+    assert [row.instances for row in street.rows(commitment)] == [[], [[CR, "2.25.2"]]]
 
 
 def erase(street: Street) -> None:

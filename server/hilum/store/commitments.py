@@ -41,6 +41,14 @@ _OTHER_OPEN = select(commitment.c.id).where(_OF_TRANSACTION, commitment.c.digest
 _NEW = insert(commitment).returning(commitment.c.id)
 _AGAIN = update(commitment).where(commitment.c.id == bindparam("row"))  # sets the columns that its parameters name
 _ASKED = select(commitment.c.instances).where(commitment.c.id == bindparam("row")).with_for_update()
+# Of most that have ended nothing is left that names an object: those rows are not decoded, whose number has no bound.
+_NAMING = (
+    select(commitment.c.id, commitment.c.instances, commitment.c.failures)
+    .where(or_(*(cast(column, Text).not_in(("[]", "null")) for column in (commitment.c.instances, commitment.c.failures))))
+    .order_by(commitment.c.id)
+)
+_SOME_AT_ONCE = {"yield_per": 1000}
+_WHOLE = select(commitment).where(commitment.c.id == bindparam("row")).with_for_update()
 _KEPT_IMAGES = select(instance.c.sop_instance_uid, instance.c.sop_class_uid).where(
     instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True)), instance.c.pixels_removed_at.is_(None)
 )
@@ -133,14 +141,18 @@ def rename(connection: Connection, names: Mapping[str, str]) -> None:
 
     Their report must still name an object; until then what stands for it is beside it.
     """
-    texts = [cast(column, Text) for column in (commitment.c.instances, commitment.c.failures)]
-    for uid, name in names.items():
-        named = or_(*(text.contains(f'"{uid}"') for text in texts))
-        for row in connection.execute(select(commitment).where(named).order_by(commitment.c.id).with_for_update()).all():
-            marked = [[*item[:2], name] if item[1] == uid else item for item in row.instances]
-            asked = marked if row.state in _OPEN else _without_erased(marked)
-            failures = _failures(row.failures or (), {uid: name})
-            connection.execute(_AGAIN, {"row": row.id, "instances": asked, "failures": failures})
+    rows = connection.execute(_NAMING, execution_options=_SOME_AT_ONCE)
+    for row_id in [row.id for row in rows if _names_any(row.instances, row.failures or (), names)]:
+        if (row := connection.execute(_WHOLE, {"row": row_id}).first()) is None:  # forgotten meanwhile (`outdated`)
+            continue
+        marked = [[*item[:2], names[item[1]]] if item[1] in names else item for item in row.instances]
+        asked = marked if row.state in _OPEN else _without_erased(marked)
+        connection.execute(_AGAIN, {"row": row_id, "instances": asked, "failures": _failures(row.failures or (), names)})
+
+
+def _names_any(asked: Sequence[Sequence[str]], failures: Sequence[Sequence[Any]], names: Collection[str]) -> bool:
+    """UIDs come second in what was asked for, and first in failures."""
+    return any(uid in names for _, uid, *_ in asked) or any(uid in names for uid, _ in failures)
 
 
 def without_erased(connection: Connection, lease: Lease, decided: Advance) -> Advance:
