@@ -24,7 +24,7 @@ from hilum.store import expiring, schema
 from hilum.store.archive import Archive
 from hilum.store.expiring import Removed
 from hilum.store.ledger import RecordOutcome
-from hilum.store.retention import Retention, Rule
+from hilum.store.retention import Retention, Rule, Walk
 from tests.support.descriptors import deleted_and_open
 from tests.support.street import RELEASE, Clock, Street
 
@@ -138,6 +138,22 @@ def test_what_could_not_be_made_durable_is_not_forgotten(
     assert len(retention.remove_files()) == 2
     assert synced[0] in synced[1:]
     assert (street.rows(schema.expired_file), retention.remove_files()) == ([], [])
+
+
+def test_a_walk_ends_behind_some_that_stay_and_without_one_all_are_gone_through(
+    street: Street, clock: Clock, retention: Retention, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_LOOKED_AT", "_PASSED_BY"):
+        monkeypatch.setattr(f"hilum.store.retention.{name}", 1)
+    for study in ("1.2.1", "1.2.2"):
+        street.receive(study, 1, lane=Lane.REANALYSIS)
+    street.walk("1.2.3", 1, 2)
+    clock.now += HOUR + 1
+    rule, walk = dataclasses.replace(older_than(clock, 1), lanes={Lane.LIVE}), Walk()
+    assert [retention.release(rule, walk=walk) for _ in range(2)] == [0, 0]
+    clock.now += 1
+    assert retention.release(rule) == 2000
+    assert [retention.release(older_than(clock, 1), walk=walk) for _ in range(3)] == [0, 1000, 1000], "at its end it begins anew"
 
 
 def undelivered(street: Street) -> None:

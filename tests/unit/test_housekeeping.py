@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from hilum.domain import AssociationRecord, Lane
 from hilum.errors import ConfigurationError
 from hilum.settings import Retention, Settings, load
-from hilum.store import schema
+from hilum.store import retention, schema
 from hilum.store.ledger import Ledger
 from hilum.supervisor.housekeeping import Housekeeper, outdated, rules
 from tests.support.disks import small_disk
@@ -69,8 +70,8 @@ def test_a_turn_removes_what_is_old_enough(tmp_path: Path) -> None:
 
 def test_what_only_tells_what_has_been_is_kept_for_a_year_unless_told_otherwise(tmp_path: Path) -> None:
     year = 365 * 86400.0
-    assert dict(outdated(Retention(), 2 * year)) == {"associations": year, "commitments": year}
-    assert list(outdated(Retention(association_days=0, commitment_days=0), year)) == []
+    assert dict(outdated(Retention(), 2 * year)) == {"associations": year, "commitments": year, "processes": 2 * year - 86400}
+    assert [name for name, _ in outdated(Retention(association_days=0, commitment_days=0), year)] == ["processes"]
     settings, street = installation(tmp_path, association_days=1)
     old, young = (time.time() - days * 86400 for days in (2, 0.5))
     peer = ("10.0.0.7", "CR1", "HILUM", "released", None, 1, 0, None)
@@ -79,6 +80,35 @@ def test_what_only_tells_what_has_been_is_kept_for_a_year_unless_told_otherwise(
     keeper.turn()
     keeper.stop()
     assert [row.started_at for row in street.rows(schema.association)] == [young]
+
+
+def test_what_a_host_that_is_gone_has_left_is_forgotten_after_a_day(tmp_path: Path) -> None:
+    settings, street = installation(tmp_path)
+    for name, days in (("gone", 1.1), ("away", 0.9)):
+        street.clock.now = time.time() - days * 86400
+        street.beat(name, "analyser")
+    keeper = Housekeeper(settings)
+    keeper.turn()
+    keeper.stop()
+    assert [name for name, _ in street.ledger.silent(-1)] == ["away"]
+
+
+def test_pixels_that_are_kept_are_not_gone_through_at_each_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(retention, "_LOOKED_AT", 2)
+    monkeypatch.setattr(retention, "_PASSED_BY", 4)
+    settings, street = installation(tmp_path, days=1 / 86400)
+    for number in range(5):
+        street.receive(f"1.2.{number}", 1, lane=Lane.REANALYSIS)
+    file = store(settings, "1.3.1")
+    street.walk("1.3.1", 1)
+    keeper, asked = Housekeeper(settings), list[str]()
+    event.listen(keeper._retention._reader, "before_cursor_execute", lambda *call: asked.append(call[2]))
+    keeper.turn()
+    assert file.exists()
+    assert len([sql for sql in asked if "FROM instance" in sql.split("WHERE")[0] and "received_at" in sql]) == 2
+    keeper.turn()
+    assert not file.exists(), "the next turn went on behind those"
+    keeper.stop()
 
 
 def test_under_pressure_as_much_leaves_as_is_missing(tiny_disk: Path) -> None:

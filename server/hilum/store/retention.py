@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, insert, select, true, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from hilum.domain import DeliveryState, Lane, ReadingState, ResultState, StudyState
 from hilum.store import expiring, outdated
 from hilum.store.archive import Archive
-from hilum.store.database import open_engine, open_reader, sync_of
+from hilum.store.database import begin_part, open_engine, open_reader, sync_of
 from hilum.store.expiring import Removed
 from hilum.store.schema import delivery, document, installation, instance, reading, result, study
 
 _OWNER = "retention_owner"
 _LOOKED_AT = 1000  # images of one look; among them, the study that was delivered first goes first
+_PASSED_BY = 5000  # images of one look at most that are not to go yet
 _TOGETHER = 8  # studies of one transaction: others wait for the ledger meanwhile, 1 ms for each
-_LONGEST_GAP_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,16 @@ class Rule:
     lanes: Collection[Lane]
     finished_before: float
     cause: str
+
+
+@dataclass(slots=True)
+class Walk:
+    """Where a walk along the images stands: behind which, by when it was received and its row; None: before the first.
+
+    Images that are to stay would otherwise be gone through again at each look, however many they are by now.
+    """
+
+    after: tuple[float, int] | None = None
 
 
 class Retention:
@@ -67,13 +78,13 @@ class Retention:
         except IntegrityError:  # two processes began at once
             return False
 
-    def release(self, rule: Rule, bytes_wanted: int | None = None) -> int:
+    def release(self, rule: Rule, bytes_wanted: int | None = None, walk: Walk | None = None) -> int:
         """Mark pixels as removed, the oldest first, at most one batch; how many bytes. Their files go with the next `remove_files`.
 
-        `bytes_wanted`: stop when so many will be free.
+        `bytes_wanted`: stop when so many will be free. `walk`: look on from there, and not for ever: 0 need not mean that there are none.
         """
         with self._reader.connect() as connection:
-            found = _in_order(connection.execute(_candidates(rule)).all())
+            found = _in_order(_candidates(connection, rule, walk or Walk(), _PASSED_BY if walk else None))
         freed = 0
         for start in range(0, len(found), _TOGETHER):
             if bytes_wanted is not None and freed >= bytes_wanted:
@@ -84,14 +95,11 @@ class Retention:
 
     def _release_studies(self, study_ids: list[int], rule: Rule, bytes_wanted: int | None) -> int:
         freed = 0
-        with self._engine.begin() as connection:
-            began = time.monotonic()
+        with begin_part(self._engine) as connection:
             for study_id in study_ids:
                 if bytes_wanted is not None and freed >= bytes_wanted:
                     break
                 freed += _release_study(connection, study_id, rule, self._clock())
-        if self._engine.dialect.name == "sqlite":  # who waits for its lock sleeps between two looks: leave a gap to be seen
-            time.sleep(min(_LONGEST_GAP_SECONDS, time.monotonic() - began))
         return freed
 
     def remove_files(self) -> list[Removed]:
@@ -105,12 +113,30 @@ class Retention:
             return outdated.forget(connection, name, before)
 
 
-def _candidates(rule: Rule) -> Select[Any]:
-    """Studies whose pixels may go, by their oldest image; the walk follows the index of images that still have pixels."""
-    joined = instance.join(study, study.c.study_instance_uid == instance.c.study_instance_uid)
-    query = select(study.c.id, _finished_at().label("finished_at")).select_from(joined)
-    query = query.where(instance.c.pixels_removed_at.is_(None), instance.c.received_at < rule.finished_before, *_may_go(rule))
-    return query.order_by(instance.c.received_at).limit(_LOOKED_AT)
+def _candidates(connection: Connection, rule: Rule, walk: Walk, at_most: int | None) -> list[Row[Any]]:
+    """Studies whose pixels may go, by their oldest images, which are walked along the index of those that still have pixels.
+
+    At the end of the walk it begins anew. `at_most`: of those that may not go, so many are passed by.
+    """
+    found, passed, images = list[Row[Any]](), 0, 0
+    while images < _LOOKED_AT and (at_most is None or passed < at_most):
+        looked_at = connection.execute(_next_images(rule, walk.after)).all()
+        uids = Counter(row.study_instance_uid for row in looked_at)
+        named = select(study.c.id, study.c.study_instance_uid, _finished_at().label("finished_at"))
+        found += (rows := connection.execute(named.where(study.c.study_instance_uid.in_(uids), *_may_go(rule))).all())
+        images += (going := sum(uids[row.study_instance_uid] for row in rows))
+        passed += len(looked_at) - going
+        walk.after = (looked_at[-1].received_at, looked_at[-1].id) if len(looked_at) == _LOOKED_AT else None
+        if walk.after is None:
+            break
+    return found
+
+
+def _next_images(rule: Rule, after: tuple[float, int] | None) -> Select[Any]:
+    key = (instance.c.received_at, instance.c.id)
+    query = select(*key, instance.c.study_instance_uid).order_by(*key).limit(_LOOKED_AT)
+    query = query.where(instance.c.pixels_removed_at.is_(None), instance.c.received_at < rule.finished_before)
+    return query if after is None else query.where(tuple_(*key) > after, instance.c.received_at >= after[0])
 
 
 def _in_order(rows: Collection[Row[Any]]) -> list[int]:

@@ -20,7 +20,7 @@ from hilum.settings import Retention as RetentionSettings
 from hilum.settings import Settings
 from hilum.store.archive import Archive
 from hilum.store.expiring import Removed
-from hilum.store.retention import Retention, Rule
+from hilum.store.retention import Retention, Rule, Walk
 from hilum.wiring.charge import process_name
 
 _DAY_SECONDS = 86400.0
@@ -43,6 +43,7 @@ def outdated(settings: RetentionSettings, now: float) -> Iterator[tuple[str, flo
     for name, days in (("associations", settings.association_days), ("commitments", settings.commitment_days)):
         if days:
             yield name, now - days * _DAY_SECONDS
+    yield "processes", now - _DAY_SECONDS  # of hosts that are gone; leases of those have lapsed long before
 
 
 class Housekeeper:
@@ -53,6 +54,8 @@ class Housekeeper:
         self._archive = Archive(settings.archive_dir)
         self._retention = Retention(settings.ledger_url, self._archive, clock)
         self._owner = process_name("supervisor", os.getpid())
+        # By lanes. What a turn did not come to, the next one does.
+        self._walks: dict[frozenset[Lane], Walk] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -85,7 +88,8 @@ class Housekeeper:
         if not self._retention.hold(self._owner, max(_OWNED_SECONDS, 2 * self._settings.check_seconds)):
             return
         for rule in rules(self._settings, self._clock()):
-            while self._retention.release(rule) and self._may_go_on():
+            walk = self._walks.setdefault(frozenset(rule.lanes), Walk())
+            while self._retention.release(rule, walk=walk) and self._may_go_on():
                 self._remove_files()
         self._relieve()
         self._remove_files()
