@@ -72,3 +72,37 @@ def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
         lane.deliver(SR)
     (tmp_path / "mount").rename(tmp_path / "away")
     assert (refused(lane).after_seconds or 1.0) <= 1.25e-4
+
+
+def report(number: int) -> Document:
+    return Document("sr", "application/dicom", b"bytes %d" % number, SR.sop_class_uid, f"2.25.{number}")
+
+
+def test_documents_that_alone_are_not_taken_keep_no_other_away(tmp_path: Path) -> None:
+    """The PACS says 'out of resources' of what it will not have, as of a study that is locked: here, names that cannot be written."""
+    lane, own = lane_to(tmp_path, LONG), [report(1), report(2)]
+    for document in own:
+        (tmp_path / f"{document.sop_instance_uid}.dcm").mkdir()
+    for number in range(10, 14):
+        for document in own * 5:
+            not_taken(lane, document)
+        assert not lane.is_resting
+        lane.deliver(report(number))
+        assert (tmp_path / f"2.25.{number}.dcm").exists()
+
+
+def test_who_takes_none_of_many_is_left_alone(tmp_path: Path) -> None:
+    lane = lane_to(tmp_path, LONG)
+    for number in range(8):
+        assert not lane.is_resting
+        (tmp_path / f"2.25.{number}.dcm").mkdir()
+        last = not_taken(lane, report(number))
+    assert lane.is_resting
+    assert last.after_seconds == 30.0
+
+
+def not_taken(lane: KnockingLane, document: Document) -> Retry:
+    with pytest.raises(Retry, match="directory") as caught:
+        lane.deliver(document)
+    assert caught.value.is_outage
+    return caught.value

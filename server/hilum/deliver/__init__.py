@@ -7,11 +7,11 @@ from typing import Final
 
 from hilum.deliver.dicom import DicomLane
 from hilum.deliver.folder import FolderLane
-from hilum.deliver.lane import ClassRefused, Lane, Unknown
+from hilum.deliver.lane import Busy, ClassRefused, Lane, Unknown
 from hilum.deliver.send import FileState, SendReport, SentFile, send
 from hilum.settings import Destination
 
-__all__ = ["DESTINATIONS", "ClassRefused", "FileState", "Lane", "SendReport", "SentFile", "Unknown", "open_lane", "send"]
+__all__ = ["DESTINATIONS", "Busy", "ClassRefused", "FileState", "Lane", "SendReport", "SentFile", "Unknown", "open_lane", "send"]
 
 DESTINATIONS: Final[Mapping[str, Callable[[str, Destination], Lane]]] = {"dicom": DicomLane, "folder": FolderLane}
 

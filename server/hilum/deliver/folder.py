@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from hilum.deliver.lane import Busy
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.settings import Destination
@@ -27,11 +28,17 @@ class FolderLane:
         target = self._folder / file_name(document)
         try:
             self._folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise self._problem(error, Retry) from error
+        try:
             if not _holds(target, document.content):
                 _write(target, document.content)
-        except OSError as error:
-            advice = "check that the folder exists, is mounted, is writable and has space"
-            raise Retry(f"{self._folder}: {error.strerror}; {advice}", is_outage=True) from error
+        except OSError as error:  # of the folder, or of this one name
+            raise self._problem(error, Busy) from error
+
+    def _problem(self, error: OSError, kind: type[Retry]) -> Retry:
+        advice = "check that the folder exists, is mounted, is writable and has space"
+        return kind(f"{self._folder}: {error.strerror}; {advice}", is_outage=True)
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -12,6 +12,10 @@ class Unknown(Retry):
     """Sent, and no answer came: the receiver may have the document. It gets the same bytes again, which it can recognise."""
 
 
+class Busy(Retry):
+    """The receiver is there and says that it cannot store the document now: its disk may be full, or it is the document's own matter."""
+
+
 class ClassRefused(Refused):
     """The receiver refuses the document's SOP Class, but takes the same report in `accepted`, a class further down the ladder."""
 
@@ -27,7 +31,7 @@ class Lane(Protocol):
         """Return when the destination has the document.
 
         Idempotent: the same document again is the same bytes under the same UID. Raises Retry (later; `is_outage` when nothing can be
-        said against the document), Unknown (a Retry), ClassRefused, or another Refused (never by
+        said against the document), Unknown and Busy (both a Retry), ClassRefused, or another Refused (never by
         itself; `detail` says what a person can do).
         """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from hilum.deliver.lane import Busy
 from hilum.errors import Refused, Retry
 
 # PS3.7 Annex C.4.2, C.4.3, C.5; PS3.4 Table B.2-1. A warning is a success: the object is stored.
@@ -35,5 +36,5 @@ def check_status(status: int, peer: str) -> None:
             raise Refused(reason, f"{peer} answered 0x{status:04X}: {advice}, then requeue the delivery")
     for codes, cause in _LATER:
         if status in codes:
-            raise Retry(f"{peer} answered 0x{status:04X}: {cause}", is_outage=True)
+            raise Busy(f"{peer} answered 0x{status:04X}: {cause}", is_outage=True)
     raise Retry(f"{peer} answered 0x{status:04X}; its log may say why")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from typing import Final
 
 from hilum import telemetry
-from hilum.deliver import Lane
+from hilum.deliver import Busy, Lane
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.pipeline import back_off
@@ -15,6 +16,7 @@ from hilum.settings import Pipeline
 log = telemetry.logger("deliver")
 
 _LONGEST_PAUSE_SECONDS: Final = 30.0  # a receiver that is back has what waited for it soon, and a knock costs nobody anything
+_BUSY_DOCUMENTS: Final = 8  # as many as are claimed together: so many one after the other are answered so where it is not their own matter
 
 
 class KnockingLane:
@@ -26,6 +28,7 @@ class KnockingLane:
     def __init__(self, name: str, lane: Lane, settings: Pipeline) -> None:
         self._name, self._lane, self._settings = name, lane, settings
         self._knocks, self._began, self._rests_until, self._detail = 0, 0.0, 0.0, ""
+        self._busy: set[bytes] = set()  # of documents for which it was, one after the other
 
     @property
     def is_resting(self) -> bool:
@@ -38,6 +41,10 @@ class KnockingLane:
             raise Retry(self._detail, after_seconds=self._seconds_left(), is_outage=True)
         try:
             self._lane.deliver(document)
+        except Busy as error:
+            if not self._is_busy_for_all(document):
+                raise
+            raise self._rest(error) from error
         except Retry as error:
             if error.is_outage:
                 raise self._rest(error) from error
@@ -52,6 +59,11 @@ class KnockingLane:
         """As `Lane.close`."""
         self._lane.close()
 
+    def _is_busy_for_all(self, document: Document) -> bool:
+        """One document of which it says so again and again must not keep the others from it."""
+        self._busy.add(hashlib.sha256(document.content).digest())
+        return len(self._busy) >= _BUSY_DOCUMENTS
+
     def _seconds_left(self) -> float:
         return self._rests_until - time.monotonic()
 
@@ -60,6 +72,7 @@ class KnockingLane:
             self._began = time.monotonic()
             log.warning("destination_away", destination=self._name, detail=error.detail, advice="what is for it waits; nothing is lost")
         self._knocks += 1
+        self._busy.clear()
         pause = min(_LONGEST_PAUSE_SECONDS, back_off(self._knocks, self._settings))
         self._detail, self._rests_until = error.detail, time.monotonic() + pause
         return Retry(error.detail, after_seconds=pause, is_outage=True)
@@ -68,3 +81,4 @@ class KnockingLane:
         if self._knocks:
             log.info("destination_back", destination=self._name, seconds=round(time.monotonic() - self._began, 1), knocks=self._knocks)
         self._knocks = 0
+        self._busy.clear()
