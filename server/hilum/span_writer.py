@@ -38,8 +38,10 @@ class SpanWriter:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         said = {"service.name": "hilum", "service.version": __version__, "service.instance.id": f"{socket.gethostname()}/{os.getpid()}"}
         self._resource, self._scope = Resource({**said, "hilum.process": process}), InstrumentationScope("hilum", __version__)
+        self._watched = _Watched(OTLPSpanExporter(endpoint=endpoint, timeout=_ANSWER_SECONDS))
+        self._lock, self._queued = threading.Lock(), 0  # of which the exporter has seen some
         self._processor = BatchSpanProcessor(
-            _Watched(OTLPSpanExporter(endpoint=endpoint, timeout=_ANSWER_SECONDS)),
+            self._watched,
             max_queue_size=_QUEUE_SPANS,
             schedule_delay_millis=_DELAY_SECONDS * 1000,
             max_export_batch_size=_BATCH_SPANS,
@@ -47,6 +49,7 @@ class SpanWriter:
 
     def write(self, span: Ended) -> None:
         """In any thread; it does not wait."""
+        self._count()
         trace = span.place.trace
         attributes = {f"hilum.{name}": value for name, value in span.attributes.items() if value is not None}
         self._processor.on_end(
@@ -65,6 +68,14 @@ class SpanWriter:
             )
         )
 
+    def _count(self) -> None:
+        """The processor does not say that its queue is full, and that the oldest span makes room for this one."""
+        with self._lock:
+            is_full = self._queued - self._watched.seen >= _QUEUE_SPANS
+            self._queued += not is_full
+        if is_full:
+            telemetry.TRACE_SPANS.labels("lost").inc()
+
     def close(self) -> None:
         """Send what is left. A collector that hangs holds nobody up for longer than two seconds."""
         closing = threading.Thread(target=self._processor.shutdown, name="spans-close", daemon=True)
@@ -77,9 +88,11 @@ class _Watched(SpanExporter):
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter, self._is_away = exporter, False
+        self.seen = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         """In the processor's thread."""
+        self.seen += len(spans)
         result = self._exporter.export(spans)
         is_lost = result is not SpanExportResult.SUCCESS
         telemetry.TRACE_SPANS.labels("lost" if is_lost else "sent").inc(len(spans))

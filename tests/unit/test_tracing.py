@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilum import tracing
+from hilum import telemetry, tracing
 from hilum.analyse.batcher import Batcher
 from hilum.domain import Advance, Job, Lane, ReadingState, Reason
 from hilum.errors import NotAnalysed, Retry
@@ -183,6 +183,22 @@ def test_a_collector_that_hangs_holds_no_process_up() -> None:
         assert not tracing.is_on()
         silent.settimeout(5)
         silent.accept()[0].close()  # it had been asked
+
+
+def test_what_a_full_queue_drops_is_counted_as_lost() -> None:
+    import socket
+
+    def lost() -> float:
+        return float(telemetry.TRACE_SPANS.labels("lost")._value.get())
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        before = lost()
+        tracing.begin(SpanWriter(f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces", "test-0"), 1.0, NAMESPACE)
+        for _ in range(12_000):
+            tracing.study("1.2.3", 1.0, 2.0, {}, is_first=True)
+        dropped = lost() - before
+        tracing.close()
+    assert 12_000 - 8_192 - 2 * 512 <= dropped <= 12_000 - 8_192, "the queue, and what the exporter has in its hands"
 
 
 def test_what_is_left_is_sent_at_the_end() -> None:
