@@ -30,9 +30,20 @@ def test_a_wait_is_said_when_it_begins_and_then_hourly() -> None:
         clock.now += 5
     assert said == ["0 MiB of disk are free", "the archive cannot be written"]
     waits.say("7 MiB of disk are free")
-    clock.now += 60
+    clock.now += 120
     waits.say("8 MiB of disk are free")
     assert said[2:] == ["7 MiB of disk are free", "8 MiB of disk are free"], "it went on in between"
+
+
+@pytest.mark.parametrize("look_seconds", [5.02, 30.1])
+def test_a_wait_is_one_also_when_each_look_takes_its_time(look_seconds: float) -> None:
+    """A ledger that is away: PostgreSQL's host swallows packets, or another process holds SQLite's lock."""
+    clock, said = Clock(0.0), []
+    waits = SaidWaits(said.append, clock)
+    while clock.now < 3500:
+        waits.say("the ledger does not answer")
+        clock.now += 5.0 + look_seconds
+    assert len(said) == 1
 
 
 @pytest.fixture

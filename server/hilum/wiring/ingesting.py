@@ -29,6 +29,7 @@ _AHEAD = 4  # files in hand for each thread: enough to keep it busy, few enough 
 _AT_ONCE = 16  # commands that take files into one archive
 _PAUSE_SECONDS = 5.0
 _SAID_AGAIN_SECONDS = 3600.0
+_OVER_SECONDS = 60.0  # without a wait; between two of one, a pause and a look at a ledger that is away: 5 s (PostgreSQL), 30 s (SQLite)
 _NUMBERS = re.compile(r"\d+")
 _FLUSH_SECONDS = 600.0
 
@@ -50,7 +51,7 @@ class SaidWaits:
         """The same in other numbers (how much is free just now) is the same; after a while without a wait another one begins."""
         now, words = self._clock(), _NUMBERS.sub("", reason)
         with self._lock:
-            if now - self._asked_at > 2 * _PAUSE_SECONDS:
+            if now - self._asked_at > _OVER_SECONDS:
                 self._said_at.clear()
             self._asked_at = now
             is_new = now - self._said_at.get(words, float("-inf")) >= _SAID_AGAIN_SECONDS
