@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +12,9 @@ from hilum.deliver import open_lane
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.settings import Destination, Pipeline
+from hilum.wiring import lanes
 from hilum.wiring.knocking import KnockingLane
+from hilum.wiring.lanes import SenderLanes
 
 SR = Document("sr", "application/dicom", b"bytes", sop_class_uid="1.2.840.10008.5.1.4.1.1.88.34", sop_instance_uid="2.25.1")
 LONG, SHORT = Pipeline(backoff_seconds=100.0), Pipeline(backoff_seconds=1e-4)
@@ -99,6 +102,28 @@ def test_who_takes_none_of_many_is_left_alone(tmp_path: Path) -> None:
         last = not_taken(lane, report(number))
     assert lane.is_resting
     assert last.after_seconds == 30.0
+
+
+def test_of_many_senders_each_that_is_away_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than there are lanes kept open."""
+
+    class Away:
+        def deliver(self, document: Document) -> None:
+            raise Retry("nobody there", is_outage=True)
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    monkeypatch.setattr(lanes, "open_lane", lambda *_: Away())
+    monkeypatch.setattr(SenderLanes, "_sender", lambda *_: None)
+    senders = SenderLanes("back", Destination(kind="sender", ports={"CR": 104}), LONG)
+    for _ in range(2):
+        for number in range(12):
+            lane = senders.of(SimpleNamespace(peer_address=f"10.0.0.{number}", calling_ae_title="CR"))  # type: ignore[arg-type]
+            with pytest.raises(Retry):
+                lane.deliver(SR)
+    kept = [senders.of(SimpleNamespace(peer_address=f"10.0.0.{number}", calling_ae_title="CR")) for number in range(12)]  # type: ignore[arg-type]
+    assert [lane._knocks for lane in kept] == [1] * 12, "the second time nobody was knocked at"  # type: ignore[attr-defined]
 
 
 def not_taken(lane: KnockingLane, document: Document) -> Retry:

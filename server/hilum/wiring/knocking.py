@@ -35,6 +35,11 @@ class KnockingLane:
         """Whether a document would only be given back; in any thread."""
         return self._seconds_left() > 0
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the last knock was in vain."""
+        return self._knocks > 0
+
     def deliver(self, document: Document) -> None:
         """As `Lane.deliver`. An outage's Retry says when the next knock is due, also to those that came between two knocks."""
         if self.is_resting:

@@ -55,15 +55,16 @@ class SenderLanes:
 
     def __init__(self, name: str, destination: Destination, settings: Pipeline) -> None:
         self._name, self._destination, self._settings = name, destination, settings
-        self._open: dict[tuple[str, str], Lane] = {}
+        self._open: dict[tuple[str, str], KnockingLane] = {}
 
     def of(self, job: DeliveryJob) -> Lane:
-        """The lane to the study's sender; the one used least recently gives way."""
+        """The lane to the study's sender; the one used least recently gives way, but of who is away is kept when to knock again."""
         key = job.peer_address, job.calling_ae_title
         lane = self._open.pop(key, None) or KnockingLane(self._name, open_lane(self._name, self._sender(*key)), self._settings)
         self._open[key] = lane
-        while len(self._open) > _MAXIMUM_OPEN:
-            self._open.pop(next(iter(self._open))).close()
+        there = [known for known, lane in self._open.items() if not lane.is_away]
+        for known in there[:-_MAXIMUM_OPEN]:
+            self._open.pop(known).close()
         return lane
 
     def has_room(self) -> bool:
