@@ -55,6 +55,15 @@ def installation(own: Tiny, folder: Path) -> Iterator[tuple[Rig, RolloutVerbs, C
         yield made, RolloutVerbs(settings, rolling.rollouts, views), Catalogue(settings, find)
 
 
+def other_host(rig: Rig, verbs: RolloutVerbs) -> Rig:
+    """An analyser beside that of the installation, over the same ledger, with a Triton of its own."""
+    engines, rollouts = Engines(), rig.rolling.rollouts
+    catalogue = Catalogue(verbs.settings, rollouts.manifest)
+    made = Rig(rig.rolling, Fleet(verbs.settings, catalogue, rollouts, engines, engines.pixels, "another host"), engines)
+    made.go()
+    return made
+
+
 def points(release: Release) -> set[float | None]:
     return {label.operating_point for label in release.labels}
 
@@ -107,6 +116,21 @@ def test_a_candidate_that_is_edited_while_it_is_proved_is_proved_as_what_was_sta
         rig.go(2)
         assert rig.rollout.state is RolloutState.RUNNING
         assert 0.9 in points(rig.fleet._loaded["chest@2"])
+
+
+def test_an_analyser_that_was_busy_while_another_proved_the_edited_one_reads_with_that_too(own: Tiny, tmp_path: Path) -> None:
+    with installation(own, tmp_path) as (rig, verbs, dispatcher):
+        slow = other_host(rig, verbs)
+        verbs.start("chest", "chest@2", SWITCH, "a person")
+        for each in (rig, slow):
+            asyncio.run(each.fleet.follow(each.readers))
+        verbs.stop("chest", "a person")
+        edit(own, "chest@2", POINT, "operating_point = 0.9")
+        verbs.start("chest", "chest@2", SWITCH, "a person")
+        rig.go()
+        assert rig.rollout.serving == "chest@2", "while the slow one still loads what was started first"
+        slow.go()
+        assert slow.fleet._loaded["chest@2"] == rig.fleet._loaded["chest@2"] == dispatcher["chest@2"]
 
 
 def test_a_server_that_is_started_anew_reads_the_settings_releases_as_they_are_now(own: Tiny, tmp_path: Path) -> None:

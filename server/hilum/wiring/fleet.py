@@ -115,7 +115,7 @@ class Fleet:
         has_changed, self._plan = found != self._plan, found
         for release in wanted:
             if release.id in readers.releases and self._loaded.get(release.id, release) != release:
-                await self._unload(readers, release.id)  # it was started again with another manifest, and has read nothing
+                await self._unload(readers, release.id)  # it was started again with another manifest
             self._loaded[release.id] = release
             if release.id not in readers.releases:
                 self._problems[release.id] = _NEVER_CHECKED
@@ -124,9 +124,8 @@ class Fleet:
         return has_changed or not (found.all | self._asked) <= set(readers.releases)
 
     def _wanted(self, plan: Plan, here: Collection[str]) -> list[Release]:
-        """What is new to this analyser, and candidates, which may be something else than they were."""
-        names = (plan.all | self._asked) - set(here) | plan.proving.keys() | (set(here) - self._loaded.keys())
-        found = [self._catalogue.get(name) for name in sorted(names)]
+        """What is new to this analyser, and what is here: a candidate may be something else than it was, and proved elsewhere as that."""
+        found = [self._catalogue.get(name) for name in sorted(plan.all | self._asked | set(here))]
         return [release for release in found if release is not None]
 
     async def check(self, readers: Readers) -> None:
