@@ -183,7 +183,7 @@ def test_what_is_asked_again_and_again_walks_no_table(street: Street, ledger_url
         assert not rollouts.has_open_readings("other@1")
         for stage in ("assemble", "compare", "report", "deliver", "commit"):
             assert street.ledger.requeue(stage, reason="undecodable") == 0
-        street.ledger._requeue("deliver", requeueing.condition("deliver", None, None, None), [1, 2])
+        street.ledger._requeue("deliver", requeueing.condition("deliver", None, None, None, None), [1, 2])
         with views._engine.connect() as connection:
             for sql, values in asked:
                 if sql.startswith(("SELECT", "UPDATE")):
