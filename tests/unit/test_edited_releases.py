@@ -133,6 +133,19 @@ def test_an_analyser_that_was_busy_while_another_proved_the_edited_one_reads_wit
         assert slow.fleet._loaded["chest@2"] == rig.fleet._loaded["chest@2"] == dispatcher["chest@2"]
 
 
+def test_a_candidate_of_a_ledger_without_manifests_that_was_not_proved_may_be_edited(own: Tiny, tmp_path: Path) -> None:
+    """An upgrade in the middle of a rollout: the ledger's revision before kept none."""
+    with installation(own, tmp_path) as (rig, verbs, _):
+        verbs.rollouts.start("chest@1", "chest@2", SHADOW, "a person")
+        keep_releases(verbs.settings, verbs.rollouts)
+        verbs.stop("chest", "a person")
+        edit(own, "chest@2", POINT, "operating_point = 0.9")
+        verbs.start("chest", "chest@2", SHADOW, "a person")
+        rig.go()
+        assert rig.rollout.state is RolloutState.RUNNING
+        assert 0.9 in points(rig.fleet._loaded["chest@2"])
+
+
 def test_a_server_that_is_started_anew_reads_the_settings_releases_as_they_are_now(own: Tiny, tmp_path: Path) -> None:
     with installation(own, tmp_path) as (_, verbs, dispatcher):
         before = dispatcher["chest@1"]

@@ -58,8 +58,14 @@ class Rollouts:
 
     def begin(self, manifests: Iterable[KeptManifest], active: Collection[str]) -> list[str]:
         """A server starts: what the settings name is what the manifests say now. Which of these have been something else before."""
-        rolled_out = {name for item in self.all() for name in item.releases}
-        wanted = [item for item in manifests if item.release in rolled_out | set(active)]
+        known = self.all()
+        rolled_out = {name for item in known for name in item.releases}
+        unproved = {item.candidate for item in known if item.state is RolloutState.LOADING} - set(active)  # of an earlier revision
+        wanted = [
+            dataclasses.replace(item, is_proved=item.is_proved and item.release not in unproved)
+            for item in manifests
+            if item.release in rolled_out | set(active)
+        ]
         try:
             return self._begin(wanted, active)
         except IntegrityError:  # another host of this ledger starts at the same moment
