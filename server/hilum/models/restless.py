@@ -42,7 +42,7 @@ def _with_inner(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 def _kind(node: onnx.NodeProto, switches: dict[str, bool]) -> str | None:
     if node.op_type in _DRAWING:
         return f"{node.op_type}: answers depend on chance"
-    if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] and switches.get(node.input[2], True):
+    if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] and switches.get(node.input[2], False):
         return "Dropout in training mode: answers depend on chance"
     if node.op_type == "BatchNormalization" and _is_training(node):
         return "BatchNormalization in training mode: an image's answer depends on its neighbours in the batch"
@@ -55,7 +55,7 @@ def _is_training(node: onnx.NodeProto) -> bool:
 
 
 def _switches(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> dict[str, bool]:
-    """The constant truth values, by name."""
+    """The constant truth values, by name. What decides by anything else is seen by `build`, which asks the network twice."""
     constants = [(each.name, each) for each in graph.initializer]
     constants += [
         (node.output[0], each.t) for node in nodes if node.op_type == "Constant" for each in node.attribute if each.name == "value"
