@@ -10,6 +10,7 @@ import ipaddress
 import itertools
 import json
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -50,7 +51,22 @@ def _no_blank_ae_title(value: str) -> str:
 
 OptionalAeTitle = Annotated[str, AfterValidator(_ae_title)]
 AeTitle = Annotated[OptionalAeTitle, AfterValidator(_no_blank_ae_title)]
-Host = Annotated[str, Field(min_length=1)]
+
+
+def _host(value: str) -> str:
+    """What the resolver takes: it raises UnicodeError for others, not OSError, and ValueError for a null character."""
+    try:
+        value.encode("idna")
+    except UnicodeError as error:
+        raise ValueError(
+            "no host name: one part of it, between dots, is empty, longer than 63 characters or holds signs that none has"
+        ) from error
+    if any(letter <= " " or letter == "\x7f" for letter in value):
+        raise ValueError("no host name: it holds a space or a control character")
+    return value
+
+
+Host = Annotated[str, Field(min_length=1), AfterValidator(_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
@@ -61,6 +77,15 @@ def _network(value: str) -> str:
 
 
 Network = Annotated[str, AfterValidator(_network)]
+
+
+def _require_path(value: Path) -> None:
+    if "\0" in str(value):
+        raise ValueError("must not hold a null character")
+    try:
+        value.resolve()
+    except RuntimeError as error:  # not an OSError: everybody who resolves it later would end
+        raise ValueError("links on its way lead in a circle") from error
 
 
 def _sop_class(value: str) -> str:
@@ -83,7 +108,9 @@ LaneName = Literal["urgent", "live", "reanalysis"]
 _TYPE_WORDS: Mapping[object, str] = {str: "text", bool: "true or false", int: "integer", float: "number", Path: "path"}
 _LARGEST = 2_000_000
 _MANIFESTS = Path(__file__).resolve().parents[2] / "model_repository"
-_SQLITE = "sqlite:///"
+_SQLITE, _POSTGRESQL = "sqlite:///", "postgresql+psycopg://"
+# As SQLAlchemy divides it; else what is left of a password with an @ in it is taken for a host, or a port, and shown in errors.
+_SERVER = re.compile(r"([^@]*@)?(\[[^]@/?]+\]|[^][@:/?]*)(:[0-9]+)?([/?].*)?")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
@@ -105,8 +132,8 @@ class _Section(BaseModel):
         """Infinity has no JSON, in which children get the settings, and poll(2) waits for 2^31 ms at most."""
         if isinstance(value, float) and not abs(value) <= _LARGEST:
             raise ValueError(f"must be at most {_LARGEST}; no number says for ever")
-        if isinstance(value, Path) and "\0" in str(value):
-            raise ValueError("must not hold a null character")
+        if isinstance(value, Path):
+            _require_path(value)
         return value
 
 
@@ -263,6 +290,7 @@ def _grpc_address(value: str) -> str:
     host, _, port = value.rpartition(":")
     if value and (not host or "/" in value or not (port.isdigit() and 0 < int(port) < 65536)):
         raise ValueError("must be host:port, such as gpu1:8001")
+    _host(host)
     return value
 
 
@@ -387,9 +415,12 @@ class Pipeline(_Section):
 def _ledger_url(value: str) -> str:
     """In a file or on a server: in memory each process would have its own."""
     _, _, database = value.partition("://")
-    is_file = value.startswith(_SQLITE) and database.strip("/") not in {"", ":memory:"}
-    if value and not is_file and not (value.startswith("postgresql+psycopg://") and database):
+    is_file = value.startswith(_SQLITE) and database.strip("/") not in {"", ":memory:"} and "\0" not in value
+    is_server = value.startswith(_POSTGRESQL) and database
+    if value and not is_file and not is_server:
         raise ValueError("must be postgresql+psycopg://user@host/database, or sqlite:////folder/ledger.sqlite on one machine")
+    if is_server and not _SERVER.fullmatch(database):
+        raise ValueError("its host or port is none; in a password @ is written as %40, / as %2F and : as %3A")
     return value
 
 
@@ -918,7 +949,8 @@ def _explain(item: Mapping[str, Any], file: Path | None, given: Overlaid) -> str
     where = _origin(place, file, given)
     if item["type"] == "extra_forbidden":
         return f"{where}{'.'.join(place)}: {_unknown(place, _known(place[:-1]))}"
-    value = "" if place in _SECRETS or isinstance(item.get("input"), dict) else f" (got {item.get('input')!r})"
+    is_secret = any(secret[: len(place)] == place for secret in _SECRETS)  # or its section: ledger = "postgresql+psycopg://…"
+    value = "" if is_secret or isinstance(item.get("input"), dict) else f" (got {item.get('input')!r})"
     return f"{where}{'.'.join(place)}{': ' if place else ''}{item['msg'].removeprefix('Value error, ')}{value}"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from sqlalchemy import make_url
 
 from hilum.errors import ConfigurationError
 from hilum.settings import Settings, describe, load, restore
@@ -96,12 +97,17 @@ def test_every_problem_is_named_at_once_with_the_nearest_known_key(tmp_path: Pat
         ('[receive]\nae_titles = ["A\\u007f"]\n', "letters without accents"),
         ('[destinations.x]\nae_title = " "\n', "destinations.x.ae_title: an AE Title must not be blank"),
         ('[destinations.x]\nhost = ""\n', "destinations.x.host: String should have at least 1 character"),
+        ('[destinations.x]\nhost = "pacs..example"\n', "destinations.x.host: no host name: one part of it, between dots, is empty"),
+        ('[commitment.R]\nhost = "a b"\nport = 1\n', "commitment.R.host: no host name: it holds a space"),
+        ('[triton]\nurls = ["gpu1..example:8001"]\n', "triton.urls.0: no host name"),
         (
             '[commitment.R]\nhost = "r"\nport = 1\n[commitment."R "]\nhost = "s"\nport = 1\n',
             "must not differ in the spaces around them only: R",
         ),
         ('[ledger]\nurl = "mysql://u:very-secret@h/d"\n', "ledger.url: must be postgresql+psycopg://"),
         ('[ledger]\nurl = "sqlite://"\n', "ledger.url: must be postgresql+psycopg://"),
+        ('ledger = "postgresql+psycopg://u:very-secret@h/d"\n', "ledger: Input should be a valid dictionary"),
+        ('[ledger]\nurl = "postgresql+psycopg://u:p@h:very-secret/d"\n', "ledger.url: its host or port is none"),
         ("[guard]\naspect_at_least = 2\naspect_at_most = 1\n", "guard: aspect_at_least is above aspect_at_most"),
         ('[site]\nstate_dir = "a\\u0000b"\n', "site.state_dir: must not hold a null character"),
         ('[watch.a]\npath = "/srv/in"\n[watch.b]\npath = "/srv/in/b"\n', "b: path must lie beside the path of a"),
@@ -121,6 +127,30 @@ def test_bad_values_say_what_to_do(tmp_path: Path, text: str, said: str) -> None
 def test_spaces_around_an_ae_title_mean_nothing(tmp_path: Path) -> None:
     file = written(tmp_path, '[receive]\nae_titles = [" HILUM "]\n[commitment."ROUTER "]\nhost = "r"\nport = 104\n')
     assert (load(file).receive.ae_titles, list(load(file).commitment)) == (("HILUM",), ["ROUTER"])
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "u@h/d",
+        "u:p%40@h:5432/d",
+        "u:a/b:c@[::1]:5432/d",
+        "/d",
+        "/d?host=/run/postgresql&user=u",
+        "h:1/d",
+        "h?dbname=d",
+        "u:@10.0.0.1/d?sslmode=require",
+    ],
+)
+def test_servers_of_a_ledger_are_those_of_sqlalchemy(tmp_path: Path, server: str) -> None:
+    url = f"postgresql+psycopg://{server}"
+    assert make_url(load(written(tmp_path, f'[ledger]\nurl = "{url}"\n')).ledger_url).get_backend_name() == "postgresql"
+
+
+def test_a_path_through_links_in_a_circle_is_named(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (problem,) = problems(tmp_path, f'[site]\nstate_dir = "{tmp_path}/loop/state"\n')
+    assert "site.state_dir: links on its way lead in a circle" in problem
 
 
 def test_a_file_that_is_not_utf_8_is_named_and_one_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
@@ -169,6 +199,7 @@ def test_variables_keep_the_case_of_names_and_mean_those_of_the_file(tmp_path: P
             "HILUM_RECEIVE: names a whole table, which is written as JSON; for one setting of it: HILUM_RECEIVE__<NAME>",
         ),
         ("HILUM_LEDGER", '"very-secret"', "HILUM_LEDGER: names a whole table"),
+        ("HILUM_LEDGER__URL", "postgresql+psycopg://hilum:p@ss:very-secret@db/hilum", "in a password @ is written as %40"),
         ("HILUM_RECEIVE__PORT", "abc", "HILUM_RECEIVE__PORT: receive.port: Input should be a valid integer"),
         ("HILUM_RECEIVE__PORT__X", "1", "HILUM_RECEIVE__PORT__X: unknown setting"),
         ("HILUM_DESTINATIONS__PACS__HOTS", "a", "HILUM_DESTINATIONS__PACS__HOTS: unknown setting; did you mean 'host'?"),
