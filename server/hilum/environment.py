@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard, get_args, get_origin
@@ -18,6 +19,8 @@ Place = tuple[str, ...]
 
 _PREFIX: Final = "HILUM_"
 _BETWEEN: Final = "__"
+_SERVICE: Final = re.compile(r"HILUM_(\w+_)?(SERVICE_(HOST|PORT\w*)|PORT_\d+_\w+)")
+_LINK: Final = re.compile(r"(tcp|udp|sctp)://")
 _NO_SETTINGS: Final = frozenset({"HILUM_CONFIG", "HILUM_TEST_DATA"})
 
 
@@ -45,7 +48,7 @@ class Overlaid:
 def overlay(content: Mapping[str, Any], model: type[BaseModel], environment: Mapping[str, str]) -> Overlaid:
     """`content` of a file for `model` under what the variables say; that of a single setting wins over that of its table."""
     found = Overlaid(copy.deepcopy(dict(content)))
-    variables = [name for name in environment if name.upper().startswith(_PREFIX) and name.upper() not in _NO_SETTINGS]
+    variables = [name for name, value in environment.items() if name.upper().startswith(_PREFIX) and not _is_no_setting(name, value)]
     for variable in sorted(variables, key=lambda name: (name.count(_BETWEEN), name)):
         target = _target(variable, found.content, model)
         if isinstance(target, Unknown):
@@ -57,6 +60,12 @@ def overlay(content: Mapping[str, Any], model: type[BaseModel], environment: Map
         except ValueError:
             found.unreadable.append(f"{variable}: {_as_json(variable, environment[variable], kind)}")
     return found
+
+
+def _is_no_setting(name: str, value: str) -> bool:
+    """Also what Kubernetes puts into each pod beside a Service that is called hilum (or hilum-something): addresses, no settings."""
+    is_link = _SERVICE.fullmatch(name) or (name.endswith("_PORT") and _LINK.match(value))
+    return name.upper() in _NO_SETTINGS or (_BETWEEN not in name and bool(is_link))
 
 
 def _target(variable: str, content: Mapping[str, Any], model: type[BaseModel]) -> tuple[Place, object] | Unknown:

@@ -22,7 +22,7 @@ from hilum.tracing import Ended, Place
 
 _QUEUE_SPANS: Final = 8_192
 _BATCH_SPANS: Final = 512
-_DELAY_SECONDS: Final = 2.0
+_DELAY_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 2.0
 _KINDS: Final = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}

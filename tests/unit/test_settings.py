@@ -235,6 +235,21 @@ def test_the_token_is_never_shown(tmp_path: Path) -> None:
     assert "5" not in "".join(wrong).replace("given.toml", "").replace(str(tmp_path), "")
 
 
+def test_what_kubernetes_says_of_a_service_called_hilum_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "HILUM_SERVICE_HOST": "10.0.0.1",
+        "HILUM_SERVICE_PORT_DICOM": "104",
+        "HILUM_PORT": "tcp://10.0.0.1:104",
+        "HILUM_PORT_104_TCP_ADDR": "10.0.0.1",
+        "HILUM_LISTENER_PORT": "tcp://10.0.0.1:104",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert load().receive.port == 11112
+    monkeypatch.setenv("HILUM_RECEIVE_PORT", "104")
+    with pytest.raises(ConfigurationError, match="HILUM_RECEIVE_PORT: unknown setting"):
+        load()
+
+
 def test_a_child_gets_the_same_settings_whatever_its_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path, '[senders.ER]\nquiet_seconds = 2.5\n[destinations.pacs]\nae_title = "PACS1"\n[api]\ntoken = "t"\n')
     settings = load(file)
