@@ -51,17 +51,17 @@ FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "assemble": (
         ("closed", "due", "a further image, or one is rejected or replaced"),
         ("due", "due", "a further image: the quiet period starts anew"),
-        ("closed", "erased", "the patient is erased, in any state"),
+        ("closed", "erased", "the patient or the study is erased, in any state"),
     ),
     "analyse": (
         ("due", "not_analysed", "image rejected, or the study completed without waiting"),
         ("leased", "not_analysed", "image rejected"),
         ("analysed", "due", "image replaced"),
-        ("analysed", "erased", "the patient is erased, in any state"),
+        ("analysed", "erased", "the patient or the study is erased, in any state"),
     ),
     "compare": (
         ("compared", "due", "a further image, or a corrected header"),
-        ("compared", "erased", "the patient is erased, in any state"),
+        ("compared", "erased", "the patient or the study is erased, in any state"),
     ),
     "report": (
         ("[*]", "leased", "advance, handed on"),
@@ -70,15 +70,15 @@ FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("due", "superseded", "newer result"),
         ("leased", "superseded", "newer result"),
         ("failed", "superseded", "newer result"),
-        ("reported", "erased", "the patient is erased, in any state"),
+        ("reported", "erased", "the patient or the study is erased, in any state"),
     ),
     "deliver": (
         ("[*]", "leased", "advance, handed on"),
-        ("due", "cancelled", "newer result, or the patient is erased"),
-        ("dead", "cancelled", "newer result, or the patient is erased"),
-        ("leased", "cancelled", "the receiver takes another SOP Class"),
+        ("due", "cancelled", "newer result, erased, or its destination is forgotten"),
+        ("dead", "cancelled", "newer result, erased, or its destination is forgotten"),
+        ("leased", "cancelled", "the receiver takes another SOP Class; or lapsed, and its destination is forgotten"),
     ),
-    "commit": (("reported", "due", "the same request once more"),),
+    "commit": (("reported", "due", "the same request once more"), ("dead", "[*]", "forgotten")),
 }
 
 

@@ -82,7 +82,7 @@ _REASON_MEANING: Mapping[Reason, str] = {
     Reason.NO_ANALYSED_IMAGE: "No image of the study could be analysed by this release.",
     Reason.REJECTED: "Rejected after it was made, by a rejection note (IHE IOCM) or by a person.",
     Reason.NOT_WAITED_FOR: "A person completed the study before this image was read.",
-    Reason.ERASED: "The patient's data was erased.",
+    Reason.ERASED: "The data of the patient, or of this study, was erased.",
 }
 
 
@@ -160,7 +160,10 @@ class RolloutMode(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """One document, one destination. CANCELLED: superseded, withheld, or sent in another SOP Class. DEAD: needs a person."""
+    """One document, one destination. CANCELLED: superseded, withheld, sent in another SOP Class, or given up with its destination.
+
+    DEAD: needs a person.
+    """
 
     DUE = "due"
     LEASED = "leased"

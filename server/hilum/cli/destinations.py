@@ -65,7 +65,9 @@ def resume_destination(
 
 
 @destinations_app.command("forget")
-def forget_destination(name: Annotated[str, typer.Argument(help="As its section of the settings was called.")], config: Config = None) -> None:
+def forget_destination(
+    name: Annotated[str, typer.Argument(help="As its section of the settings was called.")], config: Config = None
+) -> None:
     """Give up what waits for a destination that is no longer in the settings. It cannot be undone; deliveries in work are left."""
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
