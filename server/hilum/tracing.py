@@ -154,8 +154,7 @@ def study(study_instance_uid: str, began: float, ended: float, attributes: Attri
 class Work:
     """A span under way, for whoever does the work to say how it ended."""
 
-    def __init__(self, place: Place | None) -> None:
-        self._place = place
+    def __init__(self) -> None:
         self.said: dict[str, Value | None] = {}
         self.error: str | None = None
 
@@ -165,12 +164,12 @@ class Work:
         self.error = (reason or outcome) if is_error else None
 
 
-UNTRACED: Final = Work(None)
+UNTRACED: Final = Work()
 
 
 @contextlib.contextmanager
 def _traced(place: Place, name: str, kind: Kind, attributes: Attributes) -> Iterator[Work]:
-    work, began = Work(place), time.time()
+    work, began = Work(), time.time()
     token = _here.set(place)
     try:
         yield work

@@ -16,10 +16,10 @@ from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
 from hilum.domain import Lane
 from hilum.receive.accession import Accession
-from hilum.receive.patient import Patient
+from hilum.receive.patient import Owner, Patient
 from hilum.store.ledger import Ledger
 from hilum.store.views import LedgerViews
-from hilum.wiring.finding import Sought, find
+from hilum.wiring.finding import find
 from load_tests.serving import hilum_program
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import RELEASE, Clock, Street
@@ -48,7 +48,7 @@ def receive(street: Street, study: str, number: int, header: bytes, syntax: str 
     street.ledger.record([dataclasses.replace(arrival, instance=image)])
 
 
-def studies(views: LedgerViews, sought: Sought, since: float | None = None) -> list[str]:
+def studies(views: LedgerViews, sought: Owner, since: float | None = None) -> list[str]:
     return [study["study_instance_uid"] for study in find(views, sought, since)]
 
 

@@ -121,12 +121,15 @@ def test_a_study_whose_rows_do_not_come_keeps_its_quiet_period(store: StowStore,
     assert quiet_seconds_left(settings) > 500
 
 
-def test_a_ledger_that_fails_does_not_take_the_answer_back(store: StowStore, settings: Settings) -> None:
+def test_a_ledger_that_fails_does_not_take_the_answer_back(
+    store: StowStore, settings: Settings, capsys: pytest.CaptureFixture[str]
+) -> None:
     stored = put(store, encoded(make_instance(5, rows=64, columns=64)))
     store._await_rows({stored.sop_instance_uid})
     with sqlite3.connect(settings.site.state_dir / "ledger.sqlite") as connection:
         connection.execute("ALTER TABLE study RENAME TO away")
     store.close([stored])
+    assert "study_not_closed" in capsys.readouterr().out
 
 
 def test_what_is_no_image_has_no_study_to_wait_for(store: StowStore, settings: Settings) -> None:

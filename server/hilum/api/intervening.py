@@ -10,7 +10,7 @@ from fastapi import APIRouter
 from pydantic import ConfigDict, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
-from hilum.api.fields import API_PREFIX, UID_PATTERN, Answer, StudyUid
+from hilum.api.fields import AE_PATTERN, API_PREFIX, UID_PATTERN, Answer, StudyUid
 from hilum.api.parts import Interventions, Parts, PartsHere
 from hilum.api.probing import DestinationName
 from hilum.api.problems import documented
@@ -59,7 +59,7 @@ class ForgetCommitmentsOrder(Answer):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"calling_ae_title": "CR1"}]})
 
-    calling_ae_title: Annotated[str, Field(pattern=r"^[ -\[\]-~]{1,16}$", description="Who asked.")]
+    calling_ae_title: Annotated[str, Field(pattern=AE_PATTERN, description="Who asked.")]
 
 
 class ForgottenCommitments(Answer):

@@ -51,14 +51,9 @@ class OneStudy:
 
     def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
         """Whether a header names this study. Raises CannotUnderstand if it cannot be read so far."""
-        wanted = self.study_instance_uid.encode()
-        if wanted not in bytes(header):  # most headers are ruled out without being read
+        if self.study_instance_uid.encode() not in bytes(header):  # most headers are ruled out without being read
             return False
-        for element in elements(memoryview(header), encoding_of(transfer_syntax_uid)):
-            if element.tag >= _STUDY_INSTANCE_UID:
-                is_named = element.tag == _STUDY_INSTANCE_UID and element.length is not None
-                return is_named and bytes(header[element.value : element.value + (element.length or 0)]).strip(b" \0") == wanted
-        return False
+        return read_texts(header, transfer_syntax_uid, (_STUDY_INSTANCE_UID,)) == [self.study_instance_uid]
 
 
 def read_patient(header: bytes | memoryview, transfer_syntax_uid: str) -> Patient:
@@ -96,7 +91,7 @@ def _encodings(names: bytes) -> list[str]:
 
 
 def read_texts(header: bytes | memoryview, transfer_syntax_uid: str, tags: Sequence[int]) -> list[str]:
-    """Values of these elements, LO or SH, empty where they are missing; the last is the highest tag. Raises CannotUnderstand."""
+    """Values of these elements, LO, SH or UI, empty where they are missing; the last is the highest tag. Raises CannotUnderstand."""
     values: dict[int, bytes] = {}
     for element in elements(memoryview(header), encoding_of(transfer_syntax_uid)):
         if element.tag > tags[-1]:

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
+from hilum.receive.patient import Owner
 from hilum.receive.refusals import CannotUnderstand
 from hilum.store.header_views import StoredHeader
 from hilum.store.views import LedgerViews
 
 
-class Sought(Protocol):
-    """What is looked for."""
-
-    def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
-        """Whether a header names it. Raises CannotUnderstand if it cannot be read so far."""
-
-
-def find(views: LedgerViews, sought: Sought, since: float | None = None) -> Iterator[dict[str, Any]]:
+def find(views: LedgerViews, sought: Owner, since: float | None = None) -> Iterator[dict[str, Any]]:
     """Each study of which a header names it, as `LedgerViews.study` tells it, as soon as it is found, newest image first.
 
     Every header is read, about a million a minute; `since`: of images received then (seconds since the epoch) or later. Raises Retry.
@@ -37,7 +31,7 @@ def _headers(views: LedgerViews, since: float | None) -> Iterator[StoredHeader]:
         last = headers[-1].row_id
 
 
-def _names(views: LedgerViews, stored: StoredHeader, sought: Sought) -> bool:
+def _names(views: LedgerViews, stored: StoredHeader, sought: Owner) -> bool:
     try:
         return sought.is_of(stored.beginning if stored.is_whole else views.whole_header(stored.row_id), stored.transfer_syntax_uid)
     except CannotUnderstand:

@@ -35,7 +35,7 @@ class Catalogue(Mapping[str, Release]):
     def __init__(self, settings: Settings, find: Find = _nowhere) -> None:
         """Raises ConfigurationError, as `load_releases`."""
         self._manifests_dir, self._find = settings.manifests_dir, find
-        self._settled: set[str] = set()
+        self._settled, self._unread = set[str](), set[str]()
         kept = {name: release for name in settings.active_releases if (release := self._kept(name))}
         self._known = {**load_releases(settings, kept)}
         self._looked_at = time.monotonic()
@@ -86,7 +86,9 @@ class Catalogue(Mapping[str, Release]):
         try:
             release = manifest.parse(found.text, self._path(name)).release
         except ConfigurationError as error:  # this Hilum asks for more than the one that kept it; what the file says is all there is
-            log.error("kept_manifest_not_read", release=name, problem="; ".join(error.problems))
+            if name not in self._unread:  # a release may be looked up for each result
+                self._unread.add(name)
+                log.error("kept_manifest_not_read", release=name, problem="; ".join(error.problems))
             return None
         if found.is_proved:
             self._settled.add(name)
