@@ -14,8 +14,8 @@ from hilum.errors import ConfigurationError
 from hilum.store.archive import Archive, place_of
 from hilum.store.backup import back_up
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import require_revision
 from hilum.store.retention import Retention, Rule
+from hilum.store.revision import require_revision
 from hilum.store.schema import expired_file
 from hilum.store.views import LedgerViews, StudyFilter
 from tests.support.arrivals import arrival_of

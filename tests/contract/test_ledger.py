@@ -511,7 +511,7 @@ def test_schema_and_migrations_agree(ledger_url: str) -> None:
 
 def test_wrong_revision_is_refused(tmp_path: Path) -> None:
     from hilum.errors import ConfigurationError
-    from hilum.store.migrate import require_revision
+    from hilum.store.revision import require_revision
 
     url = f"sqlite:///{tmp_path / 'empty.sqlite'}"
     with pytest.raises(ConfigurationError, match="revision none"):

@@ -15,7 +15,8 @@ from sqlalchemy.exc import DBAPIError
 from hilum.errors import ConfigurationError
 from hilum.store import migrate as migrating
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import current_revision, expected_revision, migrate, require_revision
+from hilum.store.migrate import expected_revision, migrate
+from hilum.store.revision import REVISION, current_revision, require_revision
 from hilum.store.schema import metadata
 from tests.support.street import Clock, Street
 
@@ -115,7 +116,7 @@ def test_a_step_that_fails_changes_nothing(full: str, tmp_path: Path) -> None:
     with pytest.raises((DBAPIError, ConfigurationError)):
         migrate(full, next_release(tmp_path, broken))
     assert contents(full) == before
-    assert current_revision(full) == expected_revision()
+    assert current_revision(full) == REVISION
     require_revision(full)
 
 
@@ -134,5 +135,6 @@ def test_a_ledger_of_a_newer_version_is_refused_in_words(full: str, tmp_path: Pa
 
 
 def test_a_migrated_ledger_has_the_tables_of_the_schema(empty_url: str) -> None:
-    migrate(empty_url)
+    assert current_revision(empty_url) is None
+    assert migrate(empty_url) == current_revision(empty_url) == REVISION == expected_revision()
     assert set(contents(empty_url)) == set(metadata.tables)

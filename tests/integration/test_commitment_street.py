@@ -48,9 +48,10 @@ def test_a_report_that_is_owed_survives_kill_9_of_the_whole_server(tmp_path: Pat
             assert (report.event_type, sorted(report.committed)) == (1, sorted(references))
             (found,) = wait_for(lambda: server.get("/api/v1/commitments?state=reported").json()["commitments"])
             assert (found["transaction_uid"], found["committed"], found["failed"]) == (transaction_uid, 2, 0)
-            counted = server.get("/metrics").text
-            assert 'hilum_stage_outcomes_total{reason="",stage="commit",state="reported"} 1.0' in counted
-            assert 'hilum_commitment_instances_total{outcome="committed"} 2.0' in counted
+            # A stage counts an item when its row has been written.
+            counted = 'hilum_stage_outcomes_total{reason="",stage="commit",state="reported"} 1.0'
+            wait_for(lambda: counted in server.get("/metrics").text, what="the count")
+            assert 'hilum_commitment_instances_total{outcome="committed"} 2.0' in server.get("/metrics").text
         finally:
             server.stop()
     assert scu.reports.empty(), "one report for one request"

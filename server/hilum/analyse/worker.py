@@ -137,9 +137,10 @@ def serve(connection: Connection, load_codecs: Callable[[], Prepare]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor
     telemetry.silence_libraries()
     slots = _shared_slots(connection)
+    gc.disable()
     prepare = load_codecs()
-    gc.collect()
     gc.freeze()  # half a million objects of the imports, which each full collection would walk through for nothing
+    gc.enable()
     connection.send(os.getpid())
     while True:
         try:

@@ -119,7 +119,7 @@ def settings_of(config: Path | None) -> Settings:
 def migrated_settings(config: Path | None) -> Settings:
     """Settings of an installation whose ledger is there."""
     settings = settings_of(config)
-    from hilum.store.migrate import require_revision  # noqa: PLC0415 - imports the ledger
+    from hilum.store.revision import require_revision  # noqa: PLC0415 - imports the ledger
 
     with explained():
         require_revision(settings.ledger_url)

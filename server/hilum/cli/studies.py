@@ -28,7 +28,7 @@ def study(
     settings = settings_of(config)
     from hilum.api.study_answers import StudyAnswer  # noqa: PLC0415 - the same answer as REST gives
     from hilum.report.tree import sr_text  # noqa: PLC0415 - pydicom is not needed elsewhere
-    from hilum.store.migrate import require_revision  # noqa: PLC0415 - the same
+    from hilum.store.revision import require_revision  # noqa: PLC0415 - the same
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
 
     with explained():
@@ -68,7 +68,7 @@ def requeue(
     """Make ended items of a stage due again: failed or not analysed images, failed reports, dead letters. Say which, or --all."""
     from hilum.pipeline import STAGES  # noqa: PLC0415 - imports the ledger
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - the same
-    from hilum.store.migrate import require_revision  # noqa: PLC0415 - the same
+    from hilum.store.revision import require_revision  # noqa: PLC0415 - the same
 
     if stage not in STAGES:
         print(f"hilum: unknown stage {stage!r}; use {', '.join(STAGES)}", file=sys.stderr)

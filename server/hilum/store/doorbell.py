@@ -1,7 +1,7 @@
 """Doorbells: a stage wakes at once when there is work, and looks by itself only now and then.
 
 A ring says no more than "look": the rows are the truth, so a lost ring costs one poll period and never an item.
-SQLite: datagram sockets in a folder beside the database. PostgreSQL: LISTEN / NOTIFY.
+SQLite: datagram sockets in a folder beside the database. PostgreSQL: LISTEN / NOTIFY (`hilum.store.notify_doorbell`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
 
-import psycopg
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 from sqlalchemy.engine import make_url
 
 
@@ -52,7 +51,9 @@ def doorbell_for(url: str) -> Doorbell:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _SocketDoorbell(Path(f"{parsed.database}.bells"))
-    return _NotifyDoorbell(parsed.set(drivername="postgresql").render_as_string(hide_password=False))
+    from hilum.store.notify_doorbell import NotifyDoorbell  # noqa: PLC0415 - who keeps the ledger in SQLite does not load psycopg
+
+    return NotifyDoorbell(parsed.set(drivername="postgresql").render_as_string(hide_password=False))
 
 
 class _SocketDoorbell:
@@ -112,52 +113,3 @@ class _SocketBell:
 
 def _address(folder_fd: int, name: str) -> str:
     return f"/proc/self/fd/{folder_fd}/{name}"
-
-
-class _NotifyDoorbell:
-    def __init__(self, conninfo: str) -> None:
-        self._conninfo = conninfo
-
-    def ring_with(self, connection: Connection, stages: Iterable[str]) -> None:
-        """NOTIFY inside the transaction: PostgreSQL delivers it at the commit, and only then."""
-        for stage in sorted(set(stages)):
-            connection.execute(text("SELECT pg_notify(:channel, '')"), {"channel": f"hilum_{stage}"})
-
-    def ring(self, stages: Iterable[str]) -> None:
-        """Nothing: the commit has rung already."""
-
-    def listen(self, stage: str) -> Bell:
-        return _NotifyBell(self._conninfo, stage)
-
-
-class _NotifyBell:
-    def __init__(self, conninfo: str, stage: str) -> None:
-        self._conninfo, self._channel = conninfo, f"hilum_{stage}"
-        self._connection: psycopg.Connection | None = None
-        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
-        self._connect()
-
-    @property
-    def descriptor(self) -> int | None:
-        return None  # it changes when the server has restarted
-
-    def _connect(self) -> psycopg.Connection:
-        if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self._conninfo, autocommit=True)
-            self._connection.execute(f'LISTEN "{self._channel}"')
-        return self._connection
-
-    def wait(self, seconds: float) -> bool:
-        try:
-            connection = self._connect()
-            readable, _, _ = select.select([connection.fileno(), self._wake], [], [], seconds)
-            return bool(readable) and any(True for _ in connection.notifies(timeout=0)) | (self._wake in readable)
-        except psycopg.OperationalError:
-            self._connection = None  # the server restarted; the next poll finds the work, the next wait listens again
-            select.select([self._wake], [], [], seconds)
-            return False
-
-    def close(self) -> None:
-        os.eventfd_write(self._wake, 1)
-        if self._connection is not None:
-            self._connection.close()

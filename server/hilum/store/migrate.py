@@ -1,4 +1,4 @@
-"""The ledger's revisions. Only the supervisor migrates; every other process checks and refuses a wrong revision."""
+"""The ledger's migrations. Only the supervisor runs them; every other process checks the revision (`hilum.store.revision`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, func, insert, select
 from sqlalchemy.exc import OperationalError
 
 from hilum.errors import ConfigurationError
 from hilum.store.database import open_engine
+from hilum.store.revision import current_revision, unusable
 from hilum.store.schema import installation
 
 _LOCK = int.from_bytes(b"hilum")  # PostgreSQL's locks have numbers
@@ -39,9 +39,7 @@ def migrate(url: str, location: Path = _MIGRATIONS) -> str:
                 _require_references(connection)
                 _mint_identity(connection)
     except OperationalError as error:
-        raise ConfigurationError(
-            [f"ledger: cannot open the database: {_short(error)}. Check ledger.url and that the folder is writable."]
-        ) from error
+        raise unusable(error, "Check ledger.url and that the folder is writable.") from error
     finally:
         engine.dispose()
     return expected_revision(location)
@@ -78,26 +76,6 @@ def expected_revision(location: Path = _MIGRATIONS) -> str:
     return head
 
 
-def current_revision(url: str) -> str | None:
-    """The revision of the ledger at `url`; None: an empty database."""
-    engine = open_engine(url, read_only=True)
-    try:
-        with engine.connect() as connection:
-            return MigrationContext.configure(connection).get_current_revision()
-    except OperationalError as error:
-        raise ConfigurationError([f"ledger: cannot open the database: {_short(error)}. Check ledger.url."]) from error
-    finally:
-        engine.dispose()
-
-
-def require_revision(url: str) -> None:
-    """Raise ConfigurationError unless the ledger has the revision of this version."""
-    found, expected = current_revision(url), expected_revision()
-    if found != expected:
-        advice = "Run `hilum migrate`; `hilum serve` (role all) does it too."
-        raise ConfigurationError([f"ledger: revision {found or 'none'}, but this version needs {expected}. {advice}"])
-
-
 def _config(location: Path = _MIGRATIONS) -> Config:
     config = Config()
     config.set_main_option("script_location", str(location))
@@ -109,7 +87,3 @@ def _mint_identity(connection: Connection) -> None:
     if connection.execute(select(installation.c.value).where(installation.c.key == "namespace")).first() is None:
         rows = [{"key": "namespace", "value": str(uuid.uuid4())}, {"key": "created_at", "value": str(time.time())}]
         connection.execute(insert(installation), rows)
-
-
-def _short(error: OperationalError) -> str:
-    return str(error.orig).strip().splitlines()[0]

@@ -16,8 +16,8 @@ from hilum.receive import compiled as receiving
 from hilum.receive.tls import ServerTls
 from hilum.settings import Receive, Sender, Settings, Watch
 from hilum.store.direct_io import takes_direct_io
-from hilum.store.migrate import current_revision, expected_revision
 from hilum.store.naming import naming_of
+from hilum.store.revision import REVISION, current_revision
 from hilum.store.rollouts import CannotRollOut, Rollouts
 from hilum.store.views import LedgerViews
 from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
@@ -106,9 +106,9 @@ def _is_new(url: str) -> bool:
 
 
 def _revision(url: str) -> Check:
-    found, expected = current_revision(url), expected_revision()
-    advice = f"This version needs {expected}: back up, then `hilum serve` migrates."
-    return Check("ledger", found in (None, expected), f"revision {found or 'none yet'}", advice)
+    found = current_revision(url)
+    advice = f"This version needs {REVISION}: back up, then `hilum serve` migrates."
+    return Check("ledger", found in (None, REVISION), f"revision {found or 'none yet'}", advice)
 
 
 def _dicom_ports(receive: Receive) -> Iterator[Check]:

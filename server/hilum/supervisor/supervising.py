@@ -32,7 +32,8 @@ from hilum.settings import Receive, Settings
 from hilum.store.archive import Archive
 from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import migrate, require_revision
+from hilum.store.migrate import migrate
+from hilum.store.revision import require_revision
 from hilum.store.rollouts import Rollouts
 from hilum.supervisor.housekeeping import Housekeeper
 from hilum.supervisor.pausing import pause_after
@@ -52,6 +53,8 @@ _SILENT_SECONDS = 10.0  # three heartbeats
 _DRAIN_SECONDS = 20.0
 _STEADY_SECONDS = 60.0  # a child that lived this long has recovered: its next restart is immediate again
 _TLS = "listener, TLS"
+# No process multiplies matrices by OpenBLAS, which would start a thread for each core in each of them when NumPy is imported.
+_ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 _CANNOT_START = 2  # exit status of a child whose settings do not let it start
 log = telemetry.logger("supervisor")
 
@@ -203,7 +206,9 @@ class Supervisor:
         charge = Charge(child.role, os.getpid(), self.settings.dump(), child.index, fd, tls_fd, census_fd, self._triton_url, self.role)
         command = [sys.executable, "-m", "hilum.wiring", child.name]
         inherited = [number for number in (fd, tls_fd, census_fd) if number >= 0]
-        child.process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=inherited)  # noqa: S603 - our own interpreter and module
+        child.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            command, stdin=subprocess.PIPE, pass_fds=inherited, env={**_ENVIRONMENT, **os.environ}
+        )
         child.started_at, child.restart_at = time.monotonic(), 0.0
         assert child.process.stdin is not None
         with contextlib.suppress(BrokenPipeError), child.process.stdin as given:  # it has ended already, as is seen at the next look

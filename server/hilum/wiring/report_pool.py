@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Callable
@@ -71,4 +72,8 @@ def _start() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     telemetry.silence_libraries()
     die_with_parent(os.getppid())
+    gc.disable()
     import hilum.report  # noqa: F401, PLC0415 - loads highdicom now instead of with the first report
+
+    gc.freeze()  # as in every other process: what the imports have left is not looked through again
+    gc.enable()

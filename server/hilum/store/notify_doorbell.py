@@ -1,0 +1,64 @@
+"""The doorbell of a ledger in PostgreSQL: LISTEN / NOTIFY."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Iterable
+
+import psycopg
+from sqlalchemy import Connection, text
+
+from hilum.store.doorbell import Bell
+
+
+class NotifyDoorbell:
+    """See `hilum.store.doorbell.Doorbell`."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+
+    def ring_with(self, connection: Connection, stages: Iterable[str]) -> None:
+        """NOTIFY inside the transaction: PostgreSQL delivers it at the commit, and only then."""
+        for stage in sorted(set(stages)):
+            connection.execute(text("SELECT pg_notify(:channel, '')"), {"channel": f"hilum_{stage}"})
+
+    def ring(self, stages: Iterable[str]) -> None:
+        """Nothing: the commit has rung already."""
+
+    def listen(self, stage: str) -> Bell:
+        """A bell with a connection of its own."""
+        return _NotifyBell(self._conninfo, stage)
+
+
+class _NotifyBell:
+    def __init__(self, conninfo: str, stage: str) -> None:
+        self._conninfo, self._channel = conninfo, f"hilum_{stage}"
+        self._connection: psycopg.Connection | None = None
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+        self._connect()
+
+    @property
+    def descriptor(self) -> int | None:
+        return None  # it changes when the server has restarted
+
+    def _connect(self) -> psycopg.Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self._conninfo, autocommit=True)
+            self._connection.execute(f'LISTEN "{self._channel}"')
+        return self._connection
+
+    def wait(self, seconds: float) -> bool:
+        try:
+            connection = self._connect()
+            readable, _, _ = select.select([connection.fileno(), self._wake], [], [], seconds)
+            return bool(readable) and any(True for _ in connection.notifies(timeout=0)) | (self._wake in readable)
+        except psycopg.OperationalError:
+            self._connection = None  # the server restarted; the next poll finds the work, the next wait listens again
+            select.select([self._wake], [], [], seconds)
+            return False
+
+    def close(self) -> None:
+        os.eventfd_write(self._wake, 1)
+        if self._connection is not None:
+            self._connection.close()

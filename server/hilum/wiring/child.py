@@ -1,0 +1,96 @@
+"""What every child process of the supervisor does, whatever its role."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+from hilum import telemetry, tracing
+from hilum.errors import ConfigurationError
+from hilum.settings import Settings, restore
+from hilum.store.ledger import Ledger
+from hilum.store.revision import require_revision
+from hilum.wiring.charge import Charge, die_with_parent, process_name
+
+# Imported by name when the role is known: this is what keeps torch out of a listener.
+_MODULES = {
+    "listener": "listener",
+    "watcher": "watching",
+    "analyser": "analyser",
+    "dispatcher": "dispatcher",
+    "api": "web",
+    "health": "web",
+}
+Run = Callable[[Charge, Settings, Ledger, threading.Event], None]
+log = telemetry.logger("wiring")
+
+
+def main() -> int:
+    """Serve until told to stop; exit status. Called without garbage collection, which begins when all is imported."""
+    charge = Charge(**json.load(sys.stdin))
+    stop = threading.Event()
+    # A terminal sends them to the whole group; the supervisor decides the order of stopping. Processes that we start inherit this.
+    for signum in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(signum, signal.SIG_IGN)
+    _stop_on_sigterm(stop)
+    die_with_parent(charge.parent_pid)
+    try:
+        settings = _settings_of(charge)
+        require_revision(settings.ledger_url)
+        with contextlib.closing(Ledger(settings.ledger_url)) as ledger, _returning_leases(ledger, charge.role):
+            run: Run = importlib.import_module(f"hilum.wiring.{_MODULES[charge.role]}").run
+            _trace(settings, charge, ledger)
+            gc.freeze()  # else each full collection goes through all that the imports have left: 0.1 s in the middle of a study
+            gc.enable()
+            try:
+                run(charge, settings, ledger, stop)
+            finally:
+                tracing.close()
+    except ConfigurationError as error:
+        for problem in error.problems:
+            log.error("cannot_start", problem=problem)
+        return 2
+    return 0
+
+
+def _trace(settings: Settings, charge: Charge, ledger: Ledger) -> None:
+    if settings.tracing.endpoint:
+        from hilum.span_writer import SpanWriter  # noqa: PLC0415 - who writes no spans does not load OpenTelemetry
+
+        writer = SpanWriter(settings.tracing.endpoint, f"{charge.role}-{charge.index}")
+        tracing.begin(writer, settings.tracing.share, ledger.namespace)
+
+
+def _settings_of(charge: Charge) -> Settings:
+    """From now on the log is as they say."""
+    name = f"{charge.role}-{charge.index}"
+    telemetry.configure_logging("info", "json", name)  # until it is known how it is wanted
+    settings = restore(charge.settings)
+    telemetry.configure_logging(settings.log.level, settings.log.format, name)
+    return settings
+
+
+def _stop_on_sigterm(stop: threading.Event) -> None:
+    """From a thread: a handler runs in the main thread, which may hold the Event's own lock just then, and would wait for itself."""
+    reader, writer = os.pipe()
+    signal.signal(signal.SIGTERM, lambda *_: os.write(writer, b"\0"))
+
+    def await_signal() -> None:
+        os.read(reader, 1)
+        stop.set()
+
+    threading.Thread(target=await_signal, name="sigterm", daemon=True).start()
+
+
+@contextlib.contextmanager
+def _returning_leases(ledger: Ledger, role: str) -> Iterator[None]:
+    """A process that stops as asked gives back what it still holds, uncounted."""
+    yield
+    ledger.end_leases(process_name(role, os.getpid()), is_clean=True)
