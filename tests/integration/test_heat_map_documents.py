@@ -92,13 +92,6 @@ def test_heat_map_and_report_are_clean(name, tmp_path):
     Draft202012Validator(json_schema()).validate(json.loads(of_kind(report, "json").content))
 
 
-@pytest.mark.slow
-def test_a_report_with_a_heat_map_follows_the_templates(tmp_path):
-    datasets = make_study(21, "CR", TWO, rows=96, columns=128)
-    sr, picture, sources = written(tmp_path, built(tmp_path, datasets, make_release()), datasets)
-    sr_gate.assert_clean(sr, [*sources, picture], ("pixelmed",))
-
-
 def test_the_validators_see_a_damaged_heat_map(tmp_path):
     datasets = make_study(21, "CR", ("PA",), rows=96, columns=128)
     _, picture, sources = written(tmp_path, built(tmp_path, datasets, make_release()), datasets)

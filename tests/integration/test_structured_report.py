@@ -1,23 +1,24 @@
-"""Structured reports under five validators and our own checks; and every validator under reports that are damaged on purpose."""
+"""Structured reports under four validators and our own checks; and every validator under reports that are damaged on purpose.
+
+The fifth one, of the templates, has test_report_templates.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from pydicom import dcmread, dcmwrite
+from pydicom import dcmread
 from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 
-from hilum.domain import Document
 from hilum.report import build_documents
-from load_tests.phantom import make_study, save
+from load_tests.phantom import make_study
 from tests.support import sr_gate
 from tests.support.read_back import items, numbers, presence_in_json, presence_in_report, said_in_group, said_in_json
+from tests.support.report_cases import CASES, TEMPERATURE, TWO, built, rewritten, superseding, written
 from tests.support.results import (
     CONTEXT,
     header_of,
@@ -34,60 +35,6 @@ from tests.support.results import (
 
 # The synthetic images of some tests hold what pydicom warns about.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
-TEMPERATURE = {"method": "temperature", "temperature": 1.3}
-
-
-def written(folder: Path, datasets: list[Dataset], document: Document) -> tuple[Path, list[Path]]:
-    """The report and its sources as files."""
-    sources = [save(dataset, folder / f"source{number}.dcm") for number, dataset in enumerate(datasets)]
-    report = folder / "report.dcm"
-    report.write_bytes(document.content)
-    return report, sources
-
-
-def built(datasets: list[Dataset], release, used=None) -> Document:
-    return build_documents(report_of(datasets, release, used), release, CONTEXT, ("sr",))[0]
-
-
-def superseding(datasets: list[Dataset], release) -> Document:
-    """The second revision, after the last image came late."""
-    early, late = datasets[:1], datasets
-    first = report_of(early, release)
-    before = build_documents(first, release, CONTEXT, ("sr",))[0]
-    instances = [instance_of(dataset, number) for number, dataset in enumerate(late, 1)]
-    job = study_job(instances, [reading_of(item, release) for item in instances], [dataclasses.replace(first.result, id=1)])
-    (result,) = results_of(job, release)
-    return build_documents(report_job(instances, result, {"sr": before}), release, CONTEXT, ("sr",))[0]
-
-
-CASES: dict[str, Callable[[], tuple[list[Dataset], Document]]] = {}
-
-
-def case(name: str, modality: str, views: tuple[str, ...], release, used=None, **overrides) -> None:
-    def make() -> tuple[list[Dataset], Document]:
-        datasets = make_study(11, modality, views, rows=32, columns=32, overrides=overrides)
-        return datasets, built(datasets, release, used)
-
-    CASES[name] = make
-
-
-TWO = ("PA", "LATERAL")
-case("dx_untrained_with_unused_lateral", "DX", TWO, make_release(is_trained=False), [True, False])
-case("cr_two_images", "CR", TWO, make_release())
-case("sc_calibrated", "SC", ("PA",), make_release(calibration=TEMPERATURE))
-case("dx_calibrated_two_images_mean", "DX", TWO, make_release(calibration=TEMPERATURE, aggregation="mean"))
-case("cr_first_frontal", "CR", TWO, make_release(aggregation="first_frontal"))
-case("sc_untrained", "SC", TWO, make_release(is_trained=False))
-case("cr_without_orientation_and_spacing", "CR", ("PA",), make_release(), PatientOrientation=None, ImagerPixelSpacing=None)
-case("dx_for_another_time_zone", "DX", ("PA",), make_release(), TimezoneOffsetFromUTC="-0330")
-
-
-def _superseding() -> tuple[list[Dataset], Document]:
-    datasets = make_study(12, "CR", TWO, rows=32, columns=32)
-    return datasets, superseding(datasets, make_release(calibration=TEMPERATURE))
-
-
-CASES["cr_superseding"] = _superseding
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -95,20 +42,6 @@ def test_a_report_is_clean(name, tmp_path):
     datasets, document = CASES[name]()
     report, sources = written(tmp_path, datasets, document)
     sr_gate.assert_clean(report, sources, sr_gate.FAST)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["dx_untrained_with_unused_lateral", "cr_superseding"])
-def test_a_report_follows_the_templates(name, tmp_path):
-    datasets, document = CASES[name]()
-    report, sources = written(tmp_path, datasets, document)
-    sr_gate.assert_clean(report, sources, ("pixelmed",))
-
-
-def rewritten(report: Path, damage: Callable[[Dataset], object]) -> None:
-    document = dcmread(report)
-    damage(document)
-    dcmwrite(report, document)
 
 
 def _without_tracking_uid(document: Dataset) -> None:
@@ -150,20 +83,6 @@ def test_the_gate_sees_a_damaged_report(name, tmp_path):
     rewritten(report, damage)
     (verdict,) = sr_gate.judge(report, sources, [validator])
     assert verdict.complaints
-
-
-@pytest.mark.slow
-def test_the_template_validator_sees_a_wrong_procedure(tmp_path):
-    datasets, document = CASES["sc_calibrated"]()
-    report, sources = written(tmp_path, datasets, document)
-
-    def plain_chest(damaged: Dataset) -> None:
-        (procedure,) = items(damaged, "121058")
-        procedure.ConceptCodeSequence[0].CodeValue = "399208008"
-
-    rewritten(report, plain_chest)
-    (verdict,) = sr_gate.judge(report, sources, ["pixelmed"])
-    assert any("context group" in line for line in verdict.complaints)
 
 
 def test_a_validator_that_says_nothing_is_no_verdict(tmp_path):

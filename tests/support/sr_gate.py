@@ -33,6 +33,9 @@ _JAR: Final = Path("/usr/share/java/pixelmed.jar")
 # Java 17 ends PixelMed's XSLT at its operator limits, and PixelMed then ends with status 0 and no verdict.
 _NO_LIMITS: Final = [f"-Djdk.xml.xpath{name}=0" for name in ("ExprGrpLimit", "ExprOpLimit", "TotalOpLimit")]
 _QUICK_JVM: Final = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+# Debian's JRE compiles the one file by itself.
+_MANY: Final = Path(__file__).with_name("ValidateReports.java")
+_MARK: Final = "== report "
 _SECONDS: Final = 150
 # What dciodvfy calls the IODs of our SOP Classes.
 _IODS: Final = {
@@ -82,8 +85,8 @@ def _run(program: str, package: str, *arguments: str) -> list[str]:
     return _lines([require_program(program, package), *arguments])
 
 
-def _lines(command: list[str]) -> list[str]:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS, check=False)
+def _lines(command: list[str], seconds: float = _SECONDS) -> list[str]:
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
     text = (done.stdout + b"\n" + done.stderr).decode("utf-8", "replace")
     return [line.strip() for line in text.splitlines() if line.strip()]
 
@@ -119,12 +122,25 @@ def _dsrdump(report: Path, sources: Sequence[Path]) -> Verdict:
 
 
 def _pixelmed(report: Path, sources: Sequence[Path]) -> Verdict:
-    """The tree against the templates of PS3.16: TID 1500 and below. Takes seconds: it compiles its rules each time."""
+    """The tree against the templates of PS3.16: TID 1500 and below."""
     del sources
+    return judge_templates([report])[0]
+
+
+def judge_templates(reports: Sequence[Path]) -> list[Verdict]:
+    """PixelMed's verdicts. It takes seconds to compile its rules and seconds for each report, so it is started once for all of them."""
     if not _JAR.is_file():
         missing(f"{_JAR} is not installed (Debian package libpixelmed-java)")
-    options = ["-cp", str(_JAR), "com.pixelmed.validate.DicomSRValidator", "-checktemplateid", "-checkcontentitemorder"]
-    lines = _lines([require_program("java", "default-jre-headless"), *_NO_LIMITS, *_QUICK_JVM, *options, str(report)])
+    java = require_program("java", "default-jre-headless")
+    lines = _lines([java, *_NO_LIMITS, *_QUICK_JVM, "-cp", str(_JAR), str(_MANY), *map(str, reports)], _SECONDS * len(reports))
+    starts = [number for number, line in enumerate(lines) if line.startswith(_MARK)]
+    if len(starts) != len(reports):
+        return [_verdict("pixelmed", lines, None)] * len(reports)
+    ends = [*starts[1:], len(lines)]
+    return [_template_verdict([*lines[: starts[0]], *lines[start + 1 : end]]) for start, end in zip(starts, ends, strict=True)]
+
+
+def _template_verdict(lines: Sequence[str]) -> Verdict:
     is_alive = all(any(line.startswith(sign) for line in lines) for sign in _PIXELMED_SIGNS)
     return _verdict("pixelmed", lines, "TID 1500" if is_alive else None, _PIXELMED_FINE, _JVM_BANNER)
 
@@ -243,6 +259,7 @@ VALIDATORS: Final[dict[str, Callable[[Path, Sequence[Path]], Verdict]]] = {
     "tid1500reader": _tid1500reader,
     "content": _content,
 }
+# PixelMed judges many at once: test_report_templates.
 FAST: Final = tuple(name for name in VALIDATORS if name != "pixelmed")
 # For Basic Text SR, which has no measurements: no TID 1500.
 TEXT: Final = ("dciodvfy", "dcentvfy", "dsrdump", "content")
