@@ -41,6 +41,7 @@ _LONG_SECONDS = {
     "test_kills": 50,
     "test_demo": 50,
     "test_odd_files": 45,
+    "test_report_templates": 45,
     "test_sr_template": 40,
     "test_ingest": 40,
     "test_listeners": 40,

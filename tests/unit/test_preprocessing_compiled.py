@@ -28,6 +28,7 @@ from tests.support.matrices import dense
 from tests.support.peers import missing, require_program
 
 KERNELS = ["skimage", "cv2_area", "pil_bilinear_aa", "pil_bicubic_aa", "pil_lanczos", "cv2_linear", "torch_bicubic", "nearest"]
+COMPILERS = ("cc", "gcc", "clang")
 SOURCE = resize_library.PATH.with_suffix(".c")
 RANGES = {"u1": (0, 255), "i1": (-128, 127), "u2": (0, 65535), "i2": (-32768, 32767)}
 
@@ -44,7 +45,7 @@ def drawn(dtype: str, shape: tuple[int, int], seed: int = 0) -> np.ndarray:
 
 
 def test_a_machine_with_a_compiler_has_the_library() -> None:
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))):
+    if not any(map(shutil.which, COMPILERS)):
         missing("no C compiler: resizes are done by torch (Debian packages gcc and libc6-dev)")
     library, how = loaded()
     assert library is not None, how
@@ -234,7 +235,16 @@ def library_of(folder: Path, text: str) -> Path:
     return source.with_suffix(".so")
 
 
-needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler")
+def quick_library_of(folder: Path, text: str) -> Path:
+    """The same without the seconds of -O3, for a source whose mistake no optimisation mends."""
+    source, library = folder / "resize.c", folder / "resize.so"
+    source.write_text(text)
+    compiler = next(filter(shutil.which, COMPILERS))
+    subprocess.run([compiler, "-std=gnu11", "-O1", "-fPIC", "-shared", "-o", library, source], check=True)
+    return library
+
+
+needs_compiler = pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason="no C compiler")
 SAID = """
 import pathlib, sys
 from hilum_preprocessing import compiled, resize_library
@@ -283,9 +293,15 @@ def test_people_are_told_that_it_is_missing(tmp_path):
 def test_a_library_that_is_not_ours_or_wrong_is_not_used(before, after, said, tmp_path):
     text = SOURCE.read_text()
     assert before in text
-    found = said_of(library_of(tmp_path, text.replace(before, after)))
+    found = said_of(quick_library_of(tmp_path, text.replace(before, after)))
     assert found.startswith("True")
     assert said in found
+
+
+@needs_compiler
+def test_one_without_mistakes_is_used_whatever_the_optimisation(tmp_path):
+    """So it is for its mistakes that none of the above is used."""
+    assert said_of(quick_library_of(tmp_path, SOURCE.read_text())) == "False compiled (resize.so)\n"
 
 
 @needs_compiler
@@ -293,7 +309,7 @@ def test_other_processors_take_the_plain_loops(tmp_path):
     """Known pictures as numpy makes them: said_of asks for them."""
     plain = "#define PLAIN\n" + SOURCE.read_text()
     assert said_of(library_of(tmp_path, plain)) == "False compiled (resize.so)\n"
-    assert "computes wrong" in said_of(library_of(tmp_path, plain.replace("* HALF + lows", "* HALF - lows")))
+    assert "computes wrong" in said_of(quick_library_of(tmp_path, plain.replace("* HALF + lows", "* HALF - lows")))
 
 
 @needs_compiler
