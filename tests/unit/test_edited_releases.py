@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hilum.domain import Release, RolloutMode, RolloutState
+from hilum.errors import ConfigurationError
 from hilum.models import build
 from hilum.settings import Models, Settings, Site
 from hilum.store.rollouts import CannotRollOut, Order
 from hilum.store.views import LedgerViews
 from hilum.wiring.fleet import Fleet
+from hilum.wiring.rebuilding import require_replaceable
 from hilum.wiring.releases import Catalogue, keep_releases
 from hilum.wiring.rollouts import RolloutVerbs
 from tests.support.fleets import Engines, Rig
@@ -166,3 +169,21 @@ def test_a_release_that_was_built_as_another_one_is_not_ready_and_says_why(own: 
         restarted = Rig(rig.rolling, again, rig.engines)
         restarted.go()
         assert "the manifest of chest@2 was edited" in again.readiness()[1]
+
+
+def test_the_tree_with_which_a_running_server_reads_is_not_replaced(own: Tiny, tmp_path: Path) -> None:
+    with installation(own, tmp_path) as (_, verbs, _):
+        settings, both = verbs.settings, ("chest@1", "chest@2")
+        for release in both:
+            edit(own, release, "max_batch = 4", "max_batch = 2")
+        settings.run_dir.mkdir()
+        with (settings.run_dir / "supervisor-all.lock").open("w") as held:
+            require_replaceable(settings, both, ("embedded",))  # nobody holds it
+            fcntl.flock(held, fcntl.LOCK_EX)
+            with pytest.raises(ConfigurationError, match="a server runs") as refused:
+                require_replaceable(settings, both, ("embedded", "onnxruntime"))
+            assert len(refused.value.problems) == 1, "nobody has read with chest@2"
+            require_replaceable(settings, both, ("onnxruntime",))  # no such tree is there
+            build.build(["chest@1"], own.manifests_dir, own.built_dir, progress=lambda _: None)
+            edit(own, "chest@1", "max_batch = 2", "max_batch = 4")
+            require_replaceable(settings, both, ("embedded",))  # a mistake is mended

@@ -54,9 +54,12 @@ def build_models(
     """Build the Triton model repositories from the manifests: ONNX first, then each profile. Nothing is downloaded."""
     settings = settings_of(config)
     from hilum.models.build import build  # noqa: PLC0415 - imports torch and onnx
+    from hilum.wiring.rebuilding import require_replaceable  # noqa: PLC0415 - imports the ledger
 
-    chosen = tuple(releases or settings.active_releases)
-    for each in dict.fromkeys(profile or ["embedded"]):
+    chosen, profiles = tuple(releases or settings.active_releases), tuple(dict.fromkeys(profile or ["embedded"]))
+    with explained():
+        require_replaceable(settings, chosen, profiles)
+    for each in profiles:
         with explained():
             build(
                 chosen,

@@ -39,6 +39,20 @@ def hold(settings: Settings, role: str) -> IO[str]:
     return lock
 
 
+def is_held(settings: Settings) -> bool:
+    """Whether a server uses this state folder now, of whichever role."""
+    return any(_is_locked(path) for path in settings.run_dir.glob("supervisor-*.lock"))
+
+
+def _is_locked(path: Path) -> bool:
+    with path.open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def _empty(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
