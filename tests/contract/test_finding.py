@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -16,10 +16,10 @@ from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
 from hilum.domain import Lane
 from hilum.receive.accession import Accession
-from hilum.receive.patient import Owner, Patient
+from hilum.receive.patient import Patient
 from hilum.store.ledger import Ledger
 from hilum.store.views import LedgerViews
-from hilum.wiring.finding import find
+from hilum.wiring.finding import Sought, find
 from load_tests.serving import hilum_program
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import RELEASE, Clock, Street
@@ -31,8 +31,17 @@ def views(ledger_url: str) -> Iterator[LedgerViews]:
         yield opened
 
 
-def header_of(accession: str, patient_id: str = "PID-1", *, syntax: str = ExplicitVRLittleEndian, private_bytes: int = 0) -> bytes:
+def header_of(
+    accession: str, patient_id: str = "PID-1", *, syntax: str = ExplicitVRLittleEndian, private_bytes: int = 0, issuers: Sequence[str] = ()
+) -> bytes:
+    """`issuers`: of the Patient ID, and the local and universal one of the Accession Number."""
     header = Dataset()
+    if issuers:
+        item = Dataset()
+        header.IssuerOfPatientID, item.LocalNamespaceEntityID, item.UniversalEntityID = issuers
+        header.IssuerOfAccessionNumberSequence = [item]
+        header["IssuerOfAccessionNumberSequence"].is_undefined_length = syntax == ExplicitVRLittleEndian
+        item.is_undefined_length_sequence_item = syntax == ExplicitVRLittleEndian
     header.SpecificCharacterSet = "ISO_IR 192"
     header.AccessionNumber, header.PatientID = accession, patient_id
     header.private_block(0x0009, "VENDOR", create=True).add_new(0x01, "OB", bytes(private_bytes))
@@ -48,7 +57,7 @@ def receive(street: Street, study: str, number: int, header: bytes, syntax: str 
     street.ledger.record([dataclasses.replace(arrival, instance=image)])
 
 
-def studies(views: LedgerViews, sought: Owner, since: float | None = None) -> list[str]:
+def studies(views: LedgerViews, sought: Sought, since: float | None = None) -> list[str]:
     return [study["study_instance_uid"] for study in find(views, sought, since)]
 
 
@@ -67,6 +76,19 @@ def test_studies_are_found_by_what_stands_in_their_headers_alone(street: Street,
     assert studies(views, Accession("9")) == []
 
 
+def test_one_number_of_two_hospitals_is_told_apart_by_its_issuer(street: Street, views: LedgerViews) -> None:
+    receive(street, "1.2.1", 1, header_of("4711", "P", issuers=("MARY", "Märy", "1.2.3")))
+    receive(street, "1.2.2", 1, header_of("4711", "P", issuers=("ANNE", "ANNE", ""), syntax=ImplicitVRLittleEndian), ImplicitVRLittleEndian)
+    receive(street, "1.2.3", 1, header_of("4711", "P"))
+    for sought, issuers in ((Accession("4711"), ["", "ANNE", "Märy"]), (Patient("P"), ["", "ANNE", "MARY"])):
+        assert [study["issuer"] for study in find(views, sought)] == issuers
+    for issuer, study in (("Märy", "1.2.1"), ("1.2.3", "1.2.1"), ("ANNE", "1.2.2"), ("", "1.2.3")):
+        assert studies(views, Accession("4711", issuer)) == [study]
+    for issuer, study in (("MARY", "1.2.1"), ("ANNE", "1.2.2"), ("", "1.2.3")):
+        assert studies(views, Patient("P", issuer)) == [study]
+    assert studies(views, Accession("4711", "MARY")) == []
+
+
 def test_headers_come_in_batches(street: Street, views: LedgerViews) -> None:
     for number in range(5):
         receive(street, f"1.2.{number}", 1, header_of("1"))
@@ -83,7 +105,7 @@ def test_the_command_says_where_the_report_is_and_keeps_the_number_to_itself(tmp
     clock = Clock()
     with closing(Ledger(migrated_sqlite(tmp_path), clock)) as ledger:
         street = Street(ledger, clock)
-        receive(street, "1.2.1", 1, header_of("ACC-4711"))
+        receive(street, "1.2.1", 1, header_of("ACC-4711", issuers=("MARY", "ORDERS", "")))
         street.read()
         street.assemble()
         street.report()
@@ -95,7 +117,7 @@ def test_the_command_says_where_the_report_is_and_keeps_the_number_to_itself(tmp
 
     found = asked("--accession", "-", typed="ACC-4711\n")
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout == f"1.2.1  closed  2026-11-20T08:30:00.000Z  {RELEASE}: analysed, 1 delivered\n"
-    unknown = asked("--patient", "-", "--since", "2026-11-20", typed="PID-9\n")
+    assert found.stdout == f"1.2.1  closed  2026-11-20T08:30:00.000Z  {RELEASE}: analysed, 1 delivered  issued by ORDERS\n"
+    unknown = asked("--patient", "-", "--since", "2026-11-20", "--issuer", "MARY", typed="PID-9\n")
     assert (unknown.returncode, unknown.stdout, "PID-9" in unknown.stderr) == (1, "", False)
     assert asked("--accession", "-", typed="\n").returncode == 2

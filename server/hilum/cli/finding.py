@@ -20,11 +20,17 @@ def find(
         str | None, typer.Option(help="Accession Number (0008,0050), the whole of it; -: read it from standard input.")
     ] = None,
     patient: Annotated[str | None, typer.Option(help="Patient ID (0010,0020), the whole of it; -: read it from standard input.")] = None,
+    issuer: Annotated[
+        str | None,
+        typer.Option(help="Issuer of Patient ID (0010,0021), or of Accession Number (0008,0051); left out: whichever issued it."),
+    ] = None,
     since: Annotated[
         datetime | None, typer.Option(help="Only images received at this time of this machine's clock or later, such as 2026-11-20.")
     ] = None,
 ) -> None:
     """Find studies by Accession Number or Patient ID: Study Instance UID, state, last image, current results and their deliveries.
+
+    Behind them who issued the number, where the header says it: two hospitals may have issued the same.
 
     One line a study, as soon as it is found. Reads every stored header, newest image first, about a million a minute.
     """
@@ -35,14 +41,15 @@ def find(
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
     from hilum.wiring.finding import find as find_studies  # noqa: PLC0415 - the same
 
-    sought, count = Patient(value) if accession is None else Accession(value), 0
+    sought, count = Patient(value, issuer) if accession is None else Accession(value, issuer), 0
     with explained():
         for study in find_studies(LedgerViews(settings.ledger_url), sought, since.timestamp() if since else None):
             count += 1
             print(_line(study), flush=True)
     if not count:
         received = f" received since {since}" if since else ""
-        print(f"hilum: no image{received} names it; `GET /api/v1/associations` says what was refused", file=sys.stderr)
+        by = " as of this issuer" if issuer is not None else ""
+        print(f"hilum: no image{received} names it{by}; `GET /api/v1/associations` says what was refused", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -63,7 +70,9 @@ def _line(study: Mapping[str, Any]) -> str:
     from hilum.api.fields import iso  # noqa: PLC0415 - the same words as REST has
 
     results = [_result(item) for item in study["results"] if item["is_current"]]
-    return "  ".join((study["study_instance_uid"], study["state"], iso(study["received_last"]), "; ".join(results) or "no result"))
+    issuer = f"issued by {study['issuer']}" if study["issuer"] else ""
+    words = (study["study_instance_uid"], study["state"], iso(study["received_last"]), "; ".join(results) or "no result", issuer)
+    return "  ".join(filter(None, words))
 
 
 def _result(result: Mapping[str, Any]) -> str:

@@ -73,6 +73,20 @@ def elements(data: memoryview, encoding: Encoding, wanted: frozenset[int] | None
             raise CannotUnderstand(f"The data set ends inside {name_of(element.tag)}")
 
 
+def first_item(data: memoryview, sequence: Element, encoding: Encoding) -> Iterator[Element]:
+    """The elements of a sequence's first item; nothing where it has none."""
+    inside = _inside(sequence, encoding)
+    if sequence.length == 0 or _delimiter(data, sequence.value, inside)[0] != _ITEM:
+        return
+    length, position = _delimiter(data, sequence.value, inside)[1], sequence.value + 8
+    end = len(data) if length == _UNDEFINED else position + length
+    inside = _encoding_of_item(data, position, inside) if position < end else inside
+    while position < end and _delimiter(data, position, inside)[0] != _ITEM_END:
+        element = _element(data, position, inside)
+        yield element
+        position = _end_of(data, element, inside)
+
+
 def _first_wanted(data: memoryview, position: int, wanted: frozenset[int], layout: Struct) -> int:
     """The position of the first element that is wanted, has no 16-bit length, or is the last one that begins within the data."""
     unpack, last = layout.unpack_from, len(data) - layout.size

@@ -42,6 +42,10 @@ class Patient:
         found = read_patient(header, transfer_syntax_uid)
         return found.patient_id == wanted and self.issuer in (None, found.issuer)
 
+    def issuer_in(self, header: bytes | memoryview, transfer_syntax_uid: str) -> str:
+        """Who has issued the header's Patient ID; empty: it does not say. Raises CannotUnderstand."""
+        return read_patient(header, transfer_syntax_uid).issuer or ""
+
 
 @dataclass(frozen=True, slots=True)
 class OneStudy:
@@ -85,7 +89,8 @@ def _inflated(data_set: memoryview) -> bytes:
         raise CannotUnderstand("The data set is not deflated as its Transfer Syntax says") from None
 
 
-def _encodings(names: bytes) -> list[str]:
+def encodings_of(names: bytes) -> list[str]:
+    """Of the value of Specific Character Set (0008,0005): what Python calls them."""
     found: list[str] = convert_encodings([part.strip() for part in names.decode("ascii", "replace").rstrip("\0 ").split("\\")])
     return found
 
@@ -98,10 +103,10 @@ def read_texts(header: bytes | memoryview, transfer_syntax_uid: str, tags: Seque
             break
         if element.tag in (_SPECIFIC_CHARACTER_SET, *tags) and element.length is not None:
             values[element.tag] = bytes(header[element.value : element.value + element.length])
-    encodings = _encodings(values.get(_SPECIFIC_CHARACTER_SET, b""))
-    return [_text(values.get(tag, b""), encodings) for tag in tags]
+    encodings = encodings_of(values.get(_SPECIFIC_CHARACTER_SET, b""))
+    return [text_of(values.get(tag, b""), encodings) for tag in tags]
 
 
-def _text(value: bytes, encodings: list[str]) -> str:
+def text_of(value: bytes, encodings: list[str]) -> str:
     """LO, SH: spaces around it do not count (PS3.5 6.2)."""
     return decode_bytes(value, encodings, set()).strip(" \0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from hilum.receive.patient import Owner
 from hilum.receive.refusals import CannotUnderstand
@@ -11,17 +11,25 @@ from hilum.store.header_views import StoredHeader
 from hilum.store.views import LedgerViews
 
 
-def find(views: LedgerViews, sought: Owner, since: float | None = None) -> Iterator[dict[str, Any]]:
+class Sought(Owner, Protocol):
+    """A number by which somebody asks."""
+
+    def issuer_in(self, header: bytes | memoryview, transfer_syntax_uid: str) -> str:
+        """Who has issued such a number in a header; empty: it does not say. Raises CannotUnderstand."""
+
+
+def find(views: LedgerViews, sought: Sought, since: float | None = None) -> Iterator[dict[str, Any]]:
     """Each study of which a header names it, as `LedgerViews.study` tells it, as soon as it is found, newest image first.
 
+    `issuer` is added: who has issued the number in that header, because two hospitals may have issued the same.
     Every header is read, about a million a minute; `since`: of images received then (seconds since the epoch) or later. Raises Retry.
     """
     found: set[str] = set()
     for stored in _headers(views, since):
         uid = stored.study_instance_uid
-        if uid not in found and _names(views, stored, sought) and (detail := views.study(uid)) is not None:
+        if uid not in found and (issuer := _issuer(views, stored, sought)) is not None and (detail := views.study(uid)) is not None:
             found.add(uid)
-            yield detail
+            yield {**detail, "issuer": issuer}
 
 
 def _headers(views: LedgerViews, since: float | None) -> Iterator[StoredHeader]:
@@ -31,8 +39,10 @@ def _headers(views: LedgerViews, since: float | None) -> Iterator[StoredHeader]:
         last = headers[-1].row_id
 
 
-def _names(views: LedgerViews, stored: StoredHeader, sought: Owner) -> bool:
+def _issuer(views: LedgerViews, stored: StoredHeader, sought: Sought) -> str | None:
+    """None: the header does not name it."""
+    header, syntax = stored.beginning if stored.is_whole else views.whole_header(stored.row_id), stored.transfer_syntax_uid
     try:
-        return sought.is_of(stored.beginning if stored.is_whole else views.whole_header(stored.row_id), stored.transfer_syntax_uid)
+        return sought.issuer_in(header, syntax) if sought.is_of(header, syntax) else None
     except CannotUnderstand:
-        return False  # it was read up to its pixels when it was stored
+        return None  # it was read up to its pixels when it was stored
