@@ -69,8 +69,9 @@ def test_studies_are_found_by_what_stands_in_their_headers_alone(street: Street,
     receive(street, "1.2.3", 1, header_of("4711", syntax=ImplicitVRLittleEndian), ImplicitVRLittleEndian)
     receive(street, "1.2.4", 1, header_of("", "PID-4", private_bytes=100_000))
     receive(street, "1.2.5", 1, b"no header")
-    assert studies(views, Accession("4711")) == ["1.2.3", "1.2.1"], "once each, the newest first"
-    assert studies(views, Accession("4711"), since=street.clock.now) == ["1.2.3"]
+    receive(street, "1.2.6", 1, header_of("4711").replace(b"ISO_IR 192", b"ISO_IR\x00192"))
+    assert studies(views, Accession("4711")) == ["1.2.6", "1.2.3", "1.2.1"], "once each, the newest first"
+    assert studies(views, Accession("4711"), since=street.clock.now) == ["1.2.6", "1.2.3"]
     assert studies(views, Patient("Ä-1")) == ["1.2.1"]
     assert studies(views, Patient("PID-4")) == ["1.2.4"], "it stands behind what is read of most headers"
     assert studies(views, Accession("9")) == []

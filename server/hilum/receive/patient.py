@@ -91,7 +91,8 @@ def _inflated(data_set: memoryview) -> bytes:
 
 def encodings_of(names: bytes) -> list[str]:
     """Of the value of Specific Character Set (0008,0005): what Python calls them."""
-    found: list[str] = convert_encodings([part.strip() for part in names.decode("ascii", "replace").rstrip("\0 ").split("\\")])
+    text = names.decode("ascii", "replace").replace("\0", " ")  # Python looks up no name with a NUL
+    found: list[str] = convert_encodings([part.strip() for part in text.rstrip().split("\\")])
     return found
 
 
