@@ -28,6 +28,7 @@ def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_pa
     tls = {"plain": False, "tls_port": port, "tls_certificate_file": own.certificate, "tls_key_file": own.key}
     checks = found(tmp_path, receive=tls)
     assert "receive port" not in checks
+    assert "receive CA" not in checks
     assert checks["receive tls port"].ok
     said = "certificate and key belong together; senders need no certificate (receive.tls_client_ca_file); our certificate holds until "
     assert checks["receive TLS"].ok
@@ -40,6 +41,11 @@ def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_pa
     old = Authority(tmp_path / "old").identity("hilum", days=-1)
     expired = found(tmp_path, receive={**tls, "tls_certificate_file": old.certificate, "tls_key_file": old.key})["receive TLS"]
     assert (expired.ok, expired.advice) == (False, "Others refuse it: renew receive.tls_certificate_file.")
+    with_authority = found(tmp_path, receive={**tls, "tls_client_ca_file": old.certificate})["receive CA"]
+    assert (with_authority.ok, with_authority.advice) == (
+        False,
+        "Nobody whose certificate it has signed is believed: put the authority's new one into receive.tls_client_ca_file.",
+    )
 
 
 def test_a_full_disk_is_a_problem_that_names_the_setting_that_is_crossed(tmp_path: Path) -> None:

@@ -26,8 +26,10 @@ def test_who_answers_and_can_receive_nothing_is_a_problem(tmp_path: Path) -> Non
     takes.require_called_aet = True
     servers = [ae.start_server(("127.0.0.1", 0), block=False) for ae in (pacs, takes)]
     ports = [server.server_address[1] for server in servers]
-    own, (dead,) = Authority(tmp_path / "certificates").identity("hilum", days=-1), free_ports(1)
-    secured = {"tls": True, "certificate_file": own.certificate, "key_file": own.key}
+    authority, (dead,) = Authority(tmp_path / "certificates"), free_ports(1)
+    own, both = authority.identity("hilum", days=-1), tmp_path / "both.pem"
+    both.write_text(f"the former\n{own.certificate.read_text()}the new one\n{authority.file.read_text()}")
+    secured = {"tls": True, "certificate_file": own.certificate, "key_file": own.key, "ca_file": both}
     with socket.create_server(("127.0.0.1", 0)) as silent:
         destinations = {
             "no_sr": {"port": ports[0]},
@@ -40,7 +42,7 @@ def test_who_answers_and_can_receive_nothing_is_a_problem(tmp_path: Path) -> Non
         checks = {check.name: check for check in peers(Settings(destinations=destinations, commitment=askers))}  # type: ignore[arg-type]
     for server in servers:
         server.shutdown()
-    expected = {"no_sr": False, "takes": True, "misnamed": False, "silent": False, "down": False, "down TLS": False}
+    expected = {"no_sr": False, "takes": True, "misnamed": False, "silent": False, "down": False, "down TLS": False, "down CA": True}
     wanted = {f"destination {name}": ok for name, ok in expected.items()} | {"commitment CR1": False, "commitment CR2": True}
     assert {name: check.ok for name, check in checks.items()} == wanted
     assert list(checks) == list(wanted), "in the order of the settings"
@@ -48,6 +50,7 @@ def test_who_answers_and_can_receive_nothing_is_a_problem(tmp_path: Path) -> Non
     assert "correct the AE Title of this destination" in checks["destination misnamed"].detail
     assert checks["destination down"].advice.startswith("Nothing answers there")
     assert checks["destination down TLS"].advice == "Others refuse it: renew destinations.down.certificate_file."
+    assert checks["destination down CA"].detail.endswith(f", in 2 days: RENEW destinations.down.ca_file; 1 of 2 in {both} expired")
 
 
 @pytest.mark.parametrize("is_there", [True, False])

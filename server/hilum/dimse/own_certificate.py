@@ -1,4 +1,4 @@
-"""Our certificate and its key, for either side of TLS, and until when it holds."""
+"""Our certificate and its key, for either side of TLS, and until when certificates hold, ours and those of authorities."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import errno
 import re
 import ssl
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -28,24 +29,36 @@ def load_own_certificate(context: ssl.SSLContext, certificate: Path, key: Path |
 
 
 def expires_at(certificate: Path) -> float:
-    """Seconds since the epoch: the end of the first certificate of a PEM file, ours. Raises OSError, also where none is to be read.
+    """Seconds since the epoch: the end of the first certificate of a PEM file, ours. Raises OSError, also where none is to be read."""
+    return next(_ends(certificate))
 
-    Python shows a certificate only once somebody else has shown it, so its notAfter is looked up here (RFC 5280 4.1).
-    """
-    text = certificate.read_text(encoding="ascii", errors="replace")
-    if (found := _PEM.search(text)) is None:
-        raise OSError(errno.EINVAL, _NO_PEM, str(certificate))
-    try:
-        der = base64.b64decode(found[1])
-        _, at, _ = _element(der, _element(der, 0)[1])  # into Certificate, into TBSCertificate
-        if der[at] == _VERSION:
-            at = _element(der, at)[2]
-        for _ in ("serialNumber", "signature", "issuer"):
-            at = _element(der, at)[2]
-        _, not_before, _ = _element(der, at)
-        return _moment(der, _element(der, not_before)[2])
-    except (ValueError, IndexError) as error:
-        raise OSError(errno.EINVAL, _NO_PEM, str(certificate)) from error
+
+def all_expire_at(authorities: Path) -> list[float]:
+    """Seconds since the epoch: the end of each certificate of a PEM file, at least one. Raises OSError, also where one is unreadable."""
+    return list(_ends(authorities))
+
+
+def _ends(file: Path) -> Iterator[float]:
+    found = _PEM.finditer(file.read_text(encoding="ascii", errors="replace"))
+    first = next(found, None)
+    if first is None:
+        raise OSError(errno.EINVAL, _NO_PEM, str(file))
+    for each in (first, *found):
+        try:
+            yield _not_after(base64.b64decode(each[1]))
+        except (ValueError, IndexError) as error:
+            raise OSError(errno.EINVAL, _NO_PEM, str(file)) from error
+
+
+def _not_after(der: bytes) -> float:
+    """Python shows a certificate only once somebody else has shown it, so it is looked up here (RFC 5280 4.1)."""
+    _, at, _ = _element(der, _element(der, 0)[1])  # into Certificate, into TBSCertificate
+    if der[at] == _VERSION:
+        at = _element(der, at)[2]
+    for _ in ("serialNumber", "signature", "issuer"):
+        at = _element(der, at)[2]
+    _, not_before, _ = _element(der, at)
+    return _moment(der, _element(der, not_before)[2])
 
 
 def _element(der: bytes, at: int) -> tuple[int, int, int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hilum.deliver.probe import probe
-from hilum.dimse.own_certificate import expires_at
+from hilum.dimse.own_certificate import all_expire_at, expires_at
 from hilum.errors import Retry
 from hilum.settings import CommitmentPeer, Destination, Settings
 from hilum.store.views import LedgerViews
@@ -46,8 +46,7 @@ def _destination(name: str, destination: Destination) -> Iterator[Check]:
         yield Check(title, ok=True, detail=f"back to {', '.join(destination.ports)}, wherever their studies come from")
     else:
         yield _receiver(title, name, destination)
-    if destination.certificate_file is not None:
-        yield certificate(f"{title} TLS", destination.certificate_file, f"destinations.{name}.certificate_file")
+    yield from _tls(title, f"destinations.{name}", destination)
 
 
 def _receiver(title: str, name: str, destination: Destination) -> Check:
@@ -70,18 +69,44 @@ def _asker(title: str, peer: CommitmentPeer) -> Iterator[Check]:
     advice = "Nothing answers there: check host, port and firewall; reports of storage commitment wait for receive.commitment_hours."
     where = f"{peer.ae_title or title}@{peer.host}:{peer.port}"
     yield Check(f"commitment {title}", accepts(peer.host, peer.port), where, advice)
+    yield from _tls(f"commitment {title}", f"commitment.{title}", peer)
+
+
+def _tls(title: str, section: str, peer: Destination | CommitmentPeer) -> Iterator[Check]:
     if peer.certificate_file is not None:
-        yield certificate(f"commitment {title} TLS", peer.certificate_file, f"commitment.{title}.certificate_file")
+        yield certificate(f"{title} TLS", peer.certificate_file, f"{section}.certificate_file")
+    if peer.ca_file is not None:
+        yield authority(f"{title} CA", peer.ca_file, f"{section}.ca_file")
 
 
 def certificate(title: str, file: Path, setting: str) -> Check:
     """Until when one of ours holds. Raises OSError."""
     moment = expires_at(file)
-    days, day = (moment - time.time()) / _DAY_SECONDS, datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
-    if days <= 0:
-        return Check(title, ok=False, detail=f"our certificate expired on {day}", advice=f"Others refuse it: renew {setting}.")
-    warning = f", in {days:.0f} days: RENEW {setting}" if days < _RENEW_DAYS else ""
-    return Check(title, ok=True, detail=f"our certificate holds until {day}{warning}")
+    if moment <= time.time():
+        return Check(title, ok=False, detail=f"our certificate expired on {_day(moment)}", advice=f"Others refuse it: renew {setting}.")
+    return Check(title, ok=True, detail=f"our certificate holds until {_day(moment)}{_warning(moment, setting)}")
+
+
+def authority(title: str, file: Path, setting: str) -> Check:
+    """Until when those hold by whom others are known. One of several may be a former one, which nobody needs. Raises OSError."""
+    ends = all_expire_at(file)
+    holding = [moment for moment in ends if moment > time.time()]
+    if not holding:
+        advice = f"Nobody whose certificate it has signed is believed: put the authority's new one into {setting}."
+        return Check(title, ok=False, detail=f"the authority's certificate expired on {_day(max(ends))}", advice=advice)
+    gone = f"; {len(ends) - len(holding)} of {len(ends)} in {file} expired" if len(holding) < len(ends) else ""
+    return Check(
+        title, ok=True, detail=f"the authority's certificate holds until {_day(min(holding))}{_warning(min(holding), setting)}{gone}"
+    )
+
+
+def _day(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+
+
+def _warning(moment: float, setting: str) -> str:
+    days = (moment - time.time()) / _DAY_SECONDS
+    return f", in {days:.0f} days: RENEW {setting}" if days < _RENEW_DAYS else ""
 
 
 def gone(settings: Settings) -> Iterator[Check]:

@@ -21,7 +21,7 @@ from hilum.store.revision import REVISION, current_revision
 from hilum.store.rollouts import CannotRollOut, Rollouts
 from hilum.store.views import LedgerViews
 from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
-from hilum.supervisor.check_peers import certificate, gone, peers
+from hilum.supervisor.check_peers import authority, certificate, gone, peers
 from hilum.triton.runtime import preflight
 from hilum.wiring.releases import active_releases
 from hilum.wiring.rollouts import RolloutVerbs, in_words
@@ -126,6 +126,8 @@ def _certificates(receive: Receive) -> Iterator[Check]:
     senders = "must show a certificate" if receive.tls_client_ca_file else "need no certificate (receive.tls_client_ca_file)"
     detail = f"certificate and key belong together; senders {senders}; {found.detail}"
     yield Check(found.name, found.ok, detail, found.advice)
+    if receive.tls_client_ca_file is not None:
+        yield authority("receive CA", receive.tls_client_ca_file, "receive.tls_client_ca_file")
 
 
 def _watched(name: str, watch: Watch) -> Iterator[Check]:
