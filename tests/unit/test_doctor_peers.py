@@ -9,6 +9,7 @@ import pytest
 from pynetdicom import AE
 from pynetdicom.sop_class import Comprehensive3DSRStorage, Verification
 
+from hilum.deliver.probe import probe
 from hilum.settings import Settings
 from hilum.store.ledger import Ledger
 from hilum.supervisor.check_peers import gone, peers
@@ -51,6 +52,17 @@ def test_who_answers_and_can_receive_nothing_is_a_problem(tmp_path: Path) -> Non
     assert checks["destination down"].advice.startswith("Nothing answers there")
     assert checks["destination down TLS"].advice == "Others refuse it: renew destinations.down.certificate_file."
     assert checks["destination down CA"].detail.endswith(f", in 2 days: RENEW destinations.down.ca_file; 1 of 2 in {both} expired")
+
+
+def test_a_folder_is_judged_as_the_probe_judges_it(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    paths = {"file": tmp_path / "file", "new": tmp_path / "new", "nowhere": tmp_path / "not" / "there"}
+    destinations = {name: {"kind": "folder", "path": path} for name, path in paths.items()}
+    settings = Settings(destinations=destinations | {"back": {"kind": "sender", "ports": {"CR1": 104}}})  # type: ignore[arg-type]
+    probes = {f"destination {name}": probe(name, item) for name, item in settings.destinations.items()}
+    checks = {check.name: (check.ok, check.detail) for check in peers(settings)}
+    assert checks == {name: (found.is_ok, f"{found.address}: {found.detail}") for name, found in probes.items()}
+    assert [is_ok for is_ok, _ in checks.values()] == [False, True, False, True]
 
 
 @pytest.mark.parametrize("is_there", [True, False])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -38,15 +37,14 @@ def peers(settings: Settings) -> Iterator[Check]:
 
 def _destination(name: str, destination: Destination) -> Iterator[Check]:
     title = f"destination {name}"
-    if destination.kind == "folder":
-        path = destination.path or Path()
-        ok = os.access(path if path.exists() else path.parent, os.W_OK)
-        yield Check(title, ok, f"folder {path}", "Make it writable for this user.")
-    elif destination.kind == "sender":
-        yield Check(title, ok=True, detail=f"back to {', '.join(destination.ports)}, wherever their studies come from")
-    else:
-        yield _receiver(title, name, destination)
+    yield _receiver(title, name, destination) if destination.kind == "dicom" else _unasked(title, name, destination)
     yield from _tls(title, f"destinations.{name}", destination)
+
+
+def _unasked(title: str, name: str, destination: Destination) -> Check:
+    """A folder, or the senders, of whom it is not known where they are."""
+    found = probe(name, destination)
+    return Check(title, found.is_ok, f"{found.address}: {found.detail}", "Reports wait until then.")
 
 
 def _receiver(title: str, name: str, destination: Destination) -> Check:
