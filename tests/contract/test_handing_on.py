@@ -49,7 +49,7 @@ def full_result(job: StudyJob, digest: str, supersedes_id: int | None = None) ->
     )  # fmt: skip
     image = SourceImage("1.2.3.1", "1.2", "1.2.3.9", "PA", True, None, {"effusion": 1 / 7}, {"effusion": -0.3}, {"a": {"effusion": 2 / 3}})
     plain = result_for(job.study.study_instance_uid, digest, 7.25, supersedes_id)
-    return dataclasses.replace(plain, findings=(finding,), source_images=(image,), timings={"infer": 0.02})
+    return dataclasses.replace(plain, findings=(finding,), source_images=(image,), timings={"infer_seconds": 0.02})
 
 
 def closed(ledger: Ledger, digest: str, heirs: Heirs, supersedes_id: int | None = None) -> list[Job]:

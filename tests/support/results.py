@@ -121,7 +121,7 @@ def reading_of(instance: Instance, release: Release, **changes: Any) -> Reading:
         logits=LOGITS,
         view="PA",
         preprocessing_version="hp1-0123abcd",
-        timings={"decode": 0.01 * instance.id, "infer": 0.02, "started_at": 1e9, "finished_at": 1e9, "batch_size": 4},
+        timings={"decode_seconds": 0.01 * instance.id, "infer_seconds": 0.02, "started_at": 1e9, "finished_at": 1e9, "batch_size": 4},
     )
     return dataclasses.replace(reading, **changes)
 

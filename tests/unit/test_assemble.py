@@ -78,8 +78,8 @@ def test_a_study_of_one_image():
     }
     assert result.created_at == CREATED_AT
     assert result.preprocessing_version == "hp1-0123abcd"
-    assert set(result.timings) == {"decode", "infer", "first_received_at", "last_received_at", "quiet_until"}
-    assert result.timings["decode"] == 0.01
+    assert set(result.timings) == {"decode_seconds", "infer_seconds", "first_received_at", "last_received_at", "quiet_until"}
+    assert result.timings["decode_seconds"] == 0.01
     assert {"sr", "sr_series", "json", *SR_KINDS} <= set(result.identifiers)
     assert all(len(uid) <= 64 and uid.startswith("2.25.") for uid in result.identifiers.values())
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from hilum.analyse.decode_pool import DecodePool
 from hilum.analyse.worker import Answer, NotReady, Ready, Request
 from hilum.domain import Advance, Instance, Job, ReadingJob, ReadingState, Reason, Release
 from hilum.errors import NotAnalysed, Retry
+from hilum.moments import iso
 from hilum.settings import Analyse, Guard
 
 Explain = Callable[[ReadingJob], Awaitable[NotAnalysed | Retry]]
@@ -150,7 +150,7 @@ def _request(path: Path, specs: Specs, settings: Analyse, guard: Guard) -> Reque
 def _why_missing(instance: Instance) -> str:
     if instance.pixels_removed_at is None:
         return "the file is not in the archive"
-    removed = datetime.fromtimestamp(instance.pixels_removed_at, UTC).isoformat(timespec="seconds")
+    removed = iso(instance.pixels_removed_at, "seconds")
     return f"its pixels left the archive at {removed} (retention); send the image again to have it read"
 
 

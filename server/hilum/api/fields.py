@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Path, Query
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, PlainSerializer, WithJsonSchema
+
+from hilum.moments import iso
 
 API_PREFIX = "/api/v1"
 """Each router carries it itself: a route that gets its prefix where it is included does not know its whole path in every FastAPI."""
@@ -15,11 +16,6 @@ UID_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
 AE_PATTERN = r"^[ -\[\]-~]{1,16}$"
 """PS3.5 6.2, VR AE: the default repertoire without backslash and control characters."""
 RELEASE_PATTERN = r"^[A-Za-z0-9._-]+@[A-Za-z0-9._-]+$"
-
-
-def iso(moment: float) -> str:
-    """Seconds since the epoch as ISO 8601 in UTC, to the millisecond: `2026-11-20T08:31:02.120Z`."""
-    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _is_written_out(value: object) -> object:

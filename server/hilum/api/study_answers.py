@@ -6,15 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainSerializer
 
-from hilum.api.fields import Answer, Moment, iso
+from hilum.api.fields import Answer, Moment
 from hilum.domain import Decision, DeliveryState, Outcome, ReadingState, RemovalReason, ResultState, StudyState
+from hilum.moments import is_moment, iso
 
 LaneName = Literal["urgent", "live", "reanalysis"]
 
 
 def _said(timings: dict[str, float]) -> dict[str, float | str]:
-    """As the ledger names them: what ends in `_at` or `_until` is a moment."""
-    return {name: iso(value) if name.endswith(("_at", "_until")) else value for name, value in timings.items()}
+    return {name: iso(value) if is_moment(name) else value for name, value in timings.items()}
 
 
 Timings = Annotated[dict[str, float], PlainSerializer(_said, return_type=dict[str, float | str])]

@@ -29,7 +29,6 @@ from hilum.domain import (
 # What a release does not claim to read takes nothing away from its result.
 _OUT_OF_SCOPE: Final = frozenset({Reason.LATERAL_NOT_SUPPORTED, Reason.WRONG_MODALITY, Reason.NOT_CHEST, Reason.NOT_FOR_PRESENTATION})
 _OPEN: Final = frozenset({ReadingState.DUE, ReadingState.LEASED})
-_NO_STEPS: Final = frozenset({"started_at", "finished_at", "batch_size"})  # of a reading's timings: the others are seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +250,7 @@ def _timings(job: StudyJob, images: Iterable[_Image]) -> dict[str, float]:
     longest: dict[str, float] = {}
     for image in images:
         for step, seconds in (image.reading.timings if image.reading else {}).items():
-            if step not in _NO_STEPS:
+            if step.endswith("_seconds"):
                 longest[step] = max(seconds, longest.get(step, 0.0))
     study = job.study
     times = {"first_received_at": study.first_received_at, "last_received_at": study.last_received_at, "quiet_until": study.quiet_until}

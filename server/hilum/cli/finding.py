@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from hilum.cli.frame import Config, app, explained, migrated_settings
+from hilum.moments import iso
 
 
 @app.command()
@@ -67,8 +68,6 @@ def _asked(accession: str | None, patient: str | None) -> str:
 
 
 def _line(study: Mapping[str, Any]) -> str:
-    from hilum.api.fields import iso  # noqa: PLC0415 - the same words as REST has
-
     results = [_result(item) for item in study["results"] if item["is_current"]]
     issuer = f"issued by {study['issuer']}" if study["issuer"] else ""
     words = (study["study_instance_uid"], study["state"], iso(study["received_last"]), "; ".join(results) or "no result", issuer)

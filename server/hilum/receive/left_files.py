@@ -6,9 +6,9 @@ It lies in the state folder: nothing is written into a folder whose files are ke
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
+from hilum.moments import iso
 from hilum.receive.folder import TakenFile
 
 
@@ -31,7 +31,7 @@ class LeftFiles:
     def note(self, taken: TakenFile, problem: str, now: float) -> None:
         """It stays there. `problem`: why it was not moved, if it should have been; `now`: since the epoch. Raises OSError."""
         self.forget(taken.path)
-        moment = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        moment = iso(now, "seconds")
         reason = f"{taken.fate}: {taken.detail}" if taken.detail else str(taken.fate)
         line = "\t".join((moment, f"{reason}; not moved: {problem}" if problem else reason, _plain(taken.path.relative_to(self.folder))))
         self.file.parent.mkdir(parents=True, exist_ok=True)

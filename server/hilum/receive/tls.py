@@ -8,12 +8,12 @@ import ssl
 import threading
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from hilum import telemetry
 from hilum.dimse.own_certificate import CERTIFICATE_HAS_EXPIRED, expires_at, load_own_certificate
 from hilum.errors import ConfigurationError
+from hilum.moments import iso
 from hilum.settings import Receive
 
 _log = telemetry.logger("receive")
@@ -85,7 +85,7 @@ class ServerTls:
         with contextlib.suppress(OSError):  # OpenSSL has read it, and is who matters
             if (moment := expires_at(self._certificate)) <= time.time():
                 advice = "senders refuse it: renew receive.tls_certificate_file, which takes no restart"
-                _log.warning("certificate_expired", expired_at=datetime.fromtimestamp(moment, UTC).isoformat(), advice=advice)
+                _log.warning("certificate_expired", expired_at=iso(moment, "seconds"), advice=advice)
 
     def _load(self) -> _Loaded:
         stamps = self._stamps()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from pydicom.multival import MultiValue
 
 from hilum.domain import Document, Finding, Release, ReportJob, Result, SourceImage
 from hilum.errors import NotAnalysed
+from hilum.moments import is_moment, iso
 from hilum.report.codes import device_uid
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.sources import Headers
@@ -40,7 +40,7 @@ def json_report(
         "result_uid": result.identifiers["json"],
         "revision": result.revision,
         "supersedes": _superseded(job),
-        "created_at": _moment(result.created_at),
+        "created_at": iso(result.created_at),
         "outcome": result.outcome.value,
         "reason": result.reason,
         "reason_text": meaning_of(result.reason),
@@ -180,14 +180,9 @@ def _heat_map(heat_map: HeatMap | None) -> dict[str, Any] | None:
 
 
 def _timings(result: Result) -> dict[str, Any]:
-    steps = {name: seconds for name, seconds in result.timings.items() if name not in _MOMENTS}
+    steps = {name: seconds for name, seconds in result.timings.items() if not is_moment(name)}
     return {**_moments(result.timings), "longest_step_seconds": steps}
 
 
 def _moments(timings: Mapping[str, float]) -> dict[str, str | None]:
-    return {name: _moment(timings[name]) if name in timings else None for name in _MOMENTS}
-
-
-def _moment(seconds: float) -> str:
-    """ISO 8601 in UTC, milliseconds."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {name: iso(timings[name]) if name in timings else None for name in _MOMENTS}

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from hilum.api.fields import iso
 from hilum.api.pages.painter import FAILED
 from hilum.api.pages.painting import GONE
 from hilum.domain import DeliveryState, Outcome, ReadingState, Reason, ResultState, StudyState
+from hilum.moments import iso
 
 Tone = Literal["good", "busy", "warn", "bad", "quiet"]
 Item = Mapping[str, Any]
