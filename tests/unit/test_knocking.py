@@ -78,7 +78,7 @@ def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
 
 
 def report(number: int) -> Document:
-    return Document("sr", "application/dicom", b"bytes %d" % number, SR.sop_class_uid, f"2.25.{number}")
+    return Document("sr", "application/dicom", b"bytes %d" % number, SR.sop_class_uid, f"2.25.{number}", id=number)
 
 
 def test_documents_that_alone_are_not_taken_keep_no_other_away(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from typing import Final
 
@@ -28,7 +27,7 @@ class KnockingLane:
     def __init__(self, name: str, lane: Lane, settings: Pipeline) -> None:
         self._name, self._lane, self._settings = name, lane, settings
         self._knocks, self._began, self._rests_until, self._detail = 0, 0.0, 0.0, ""
-        self._busy: set[bytes] = set()  # of documents for which it was, one after the other
+        self._busy: set[int] = set()  # ids of documents for which it was, one after the other
 
     @property
     def is_resting(self) -> bool:
@@ -66,7 +65,7 @@ class KnockingLane:
 
     def _is_busy_for_all(self, document: Document) -> bool:
         """One document of which it says so again and again must not keep the others from it."""
-        self._busy.add(hashlib.sha256(document.content).digest())
+        self._busy.add(document.id)
         return len(self._busy) >= _BUSY_DOCUMENTS
 
     def _seconds_left(self) -> float:
