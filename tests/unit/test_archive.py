@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -367,6 +369,23 @@ def test_a_folder_that_a_live_listener_owns_is_left_alone(archive: Archive) -> N
         assert (first, second, other) == (True, False, True)
     with archive.held("listener-0") as again:
         assert again
+
+
+def test_who_waits_for_a_lock_that_is_deleted_meanwhile_gets_the_next_one(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, lock, opened = archive.root / "locks/gone.lock", fcntl.flock, list[int]()
+
+    def deleted_before(fd: IO[str], operation: int) -> None:
+        opened.append(fd.fileno())
+        if len(opened) == 1:
+            path.unlink()
+        lock(fd, operation)
+
+    monkeypatch.setattr(fcntl, "flock", deleted_before)
+    with archive.held("gone") as is_ours, path.open() as named:
+        assert is_ours
+        assert len(opened) == 2
+        with pytest.raises(BlockingIOError):
+            lock(named, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def recover_all(settings) -> tuple[Archive, dict[str, str]]:

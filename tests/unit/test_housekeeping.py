@@ -14,6 +14,7 @@ from hilum.domain import AssociationRecord, Lane
 from hilum.errors import ConfigurationError
 from hilum.settings import Retention, Settings, load
 from hilum.store import retention, schema
+from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.supervisor.housekeeping import Housekeeper, outdated, rules
 from tests.support.disks import small_disk
@@ -87,10 +88,24 @@ def test_what_a_host_that_is_gone_has_left_is_forgotten_after_a_day(tmp_path: Pa
     for name, days in (("gone", 1.1), ("away", 0.9)):
         street.clock.now = time.time() - days * 86400
         street.beat(name, "analyser")
+    archive = Archive(settings.archive_dir)
+    for name in ("gone", "lives", "left", "young", "touched"):
+        with archive.held(name):
+            (settings.archive_dir / "unindexed" / name).mkdir(parents=True)
+    (settings.archive_dir / "unindexed/left/1.dcm").touch()
+    then = time.time() - 1.1 * 86400
+    for path in settings.archive_dir.glob("*/*"):
+        if not path.name.startswith("young") and path.name != "touched":
+            os.utime(path, (then, then))
     keeper = Housekeeper(settings)
-    keeper.turn()
+    with archive.held("lives") as is_ours:
+        assert is_ours
+        os.utime(settings.archive_dir / "locks/lives.lock", (then, then))
+        keeper.turn()
     keeper.stop()
     assert [name for name, _ in street.ledger.silent(-1)] == ["away"]
+    assert archive.processes() == ["left", "lives", "touched", "young"]
+    assert not (settings.archive_dir / "locks/gone.lock").exists()
 
 
 def test_pixels_that_are_kept_are_not_gone_through_at_each_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import IO, BinaryIO, Self
 
 from hilum.store.directory_sync import make_durable_folder, sync_file_system, sync_folder
 from hilum.store.naming import NameSync, Naming, naming_of
@@ -227,15 +227,38 @@ class Archive:
 
         The kernel drops the lock with its owner, so a killed listener's folder can be recovered at once.
         """
-        locks = self.root / _LOCKS
-        locks.mkdir(parents=True, exist_ok=True)
-        with (locks / f"{process}.lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
+        path = self._lock(process)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        while True:
+            with path.open("w") as lock:
+                is_ours = _locks(lock)
+                if not is_ours or _is_at(lock, path):  # else `forget_gone` was faster, and others would lock another file
+                    yield is_ours
+                    return
+
+    def forget_gone(self, before: float) -> list[str]:
+        """Processes whose empty folder and lock are deleted: none that lives, nor one of which something is younger than `before`.
+
+        `before`: seconds since the epoch. Who looks for an object looks into every folder, and hosts get new names. Raises OSError.
+        """
+        locks = (lock.stem for lock in (self.root / _LOCKS).glob("*.lock"))
+        return [process for process in sorted({*locks, *self.processes()}) if self._is_gone(process, before)]
+
+    def _is_gone(self, process: str, before: float) -> bool:
+        lock, folder = self._lock(process), self.root / _UNINDEXED / process
+        touched = [path.stat().st_mtime for path in (lock, folder) if path.exists()]
+        if max(touched, default=before) >= before or (folder.exists() and any(folder.iterdir())):
+            return False
+        with self.held(process) as is_ours:
+            if not is_ours:
+                return False
+            with contextlib.suppress(FileNotFoundError):
+                folder.rmdir()
+            lock.unlink()
+        return True
+
+    def _lock(self, process: str) -> Path:
+        return self.root / _LOCKS / f"{process}.lock"
 
     def processes(self) -> list[str]:
         """Names of all processes that ever received into this archive."""
@@ -353,6 +376,22 @@ def new_name(now: float) -> str:
     one SOP Instance UID the first pixels and the last header hold.
     """
     return f"{int(now / _FOLDER_SECONDS) & 0xFFFF:04x}{int(now * 1e6):014x}{secrets.token_hex(7)}"
+
+
+def _locks(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    """Whether the path still names this open file."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _came_at(file: Path) -> str:

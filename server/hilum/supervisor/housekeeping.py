@@ -116,6 +116,8 @@ class Housekeeper:
         for name, before in outdated(self._settings, self._clock()):
             while (count := self._retention.forget(name, before)) and self._may_go_on():
                 _log.info("rows_forgotten", what=name, count=count)
+        if gone := self._archive.forget_gone(self._clock() - _DAY_SECONDS):
+            _log.info("processes_forgotten", names=gone)
 
     def _may_go_on(self) -> bool:
         return not self._stop.wait(_PAUSE_SECONDS)
