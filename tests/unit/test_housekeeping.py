@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -175,7 +176,9 @@ def test_the_thread_works_by_itself_and_stops(tmp_path: Path) -> None:
     keeper.look()
     keeper.look()
     wait_for(lambda: not file.exists(), what="the end of retention")
+    (running,) = [thread for thread in threading.enumerate() if thread.name == "housekeeping"]
     keeper.stop()
+    assert not running.is_alive()
 
 
 def test_pixels_must_leave_before_associations_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
