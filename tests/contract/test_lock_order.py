@@ -29,6 +29,7 @@ from hilum.store.rollouts import Order, Rollouts, _store
 from hilum.store.schema import instance, reading, rollout
 from tests.support.arrivals import arrival_of
 from tests.support.ledgers import migrated_postgres
+from tests.support.rolling import kept
 from tests.support.street import Clock
 from tests.support.waiting import wait_for
 
@@ -147,8 +148,8 @@ def test_readings_of_one_image_end_together(ledger: Ledger) -> None:
 @pytest.mark.parametrize("release", ["a@1", "a@2"], ids=["reported", "shadow"])
 def test_two_analysers_end_readings_of_the_same_studies(ledger: Ledger, release: str) -> None:
     with closing(Rollouts(ledger.url)) as rollouts:
-        rollouts.start("a@1", "a@2", Order(RolloutMode.SHADOW), "a person")
-        rollouts.confirm("a", "a@2", "analyser")
+        rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SHADOW), "a person")
+        rollouts.confirm("a", "a@2", "analyser", kept("a@2").digest)
     ledger.record([image(*FIRST), image(*SECOND), image("1.2.3", FIRST[1]), image("1.2.4", SECOND[1])])
     one, other, third, fourth = leases(ledger, release)
     beside(ledger, ends(one), lambda: ledger.advance("analyse", [(fourth, _ANALYSED), (third, _ANALYSED)]), ends(other))
@@ -163,8 +164,8 @@ def rolls_back(connection: Connection) -> None:
 @pytest.mark.parametrize("is_verb_first", [True, False], ids=["rollback first", "image first"])
 def test_an_image_that_comes_while_its_release_is_rolled_back_is_read_by_the_former_one(ledger: Ledger, *, is_verb_first: bool) -> None:
     with closing(Rollouts(ledger.url)) as rollouts:
-        rollouts.start("a@1", "a@2", Order(RolloutMode.SWITCH), "a person")
-        rollouts.confirm("a", "a@2", "analyser")
+        rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SWITCH), "a person")
+        rollouts.confirm("a", "a@2", "analyser", kept("a@2").digest)
         if is_verb_first:
             beside(ledger, rolls_back, lambda: ledger.record([image(*FIRST)]), lambda _: None)
         else:
@@ -256,8 +257,8 @@ def test_an_image_comes_while_two_shadows_end(ledger: Ledger, header: int) -> No
     route = ("b@1", "a@1")
     with closing(Rollouts(ledger.url)) as rollouts:
         for alias in ("b", "a"):
-            rollouts.start(f"{alias}@1", f"{alias}@2", Order(RolloutMode.SHADOW), "a person")
-            rollouts.confirm(alias, f"{alias}@2", "analyser")
+            rollouts.start(f"{alias}@1", kept(f"{alias}@2"), Order(RolloutMode.SHADOW), "a person")
+            rollouts.confirm(alias, f"{alias}@2", "analyser", kept(f"{alias}@2").digest)
     ledger.record([arrival_of(*FIRST, route)])
     read = ledger.claim("analyse", 100, "analyser", 60)
     ledger.advance("analyse", [(job.lease, _ANALYSED) for job in read])

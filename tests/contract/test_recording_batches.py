@@ -22,6 +22,7 @@ from hilum.store.recording import RecordOutcome
 from hilum.store.rollouts import Order, Rollouts
 from tests.support.arrivals import arrival_of
 from tests.support.ledgers import migrated_postgres, migrated_sqlite
+from tests.support.rolling import kept
 from tests.support.street import Clock
 
 _RELEASES = ("a@1", "b@1")
@@ -115,7 +116,7 @@ def test_studies_are_assigned_in_one_order(ledgers: tuple[Ledger, Ledger]) -> No
     """Two listeners that get images of the same studies by turns would wait for each other (PostgreSQL)."""
     ledger, _ = ledgers
     with contextlib.closing(Rollouts(ledger.url)) as rollouts:
-        rollouts.start("a@1", "a@2", Order(RolloutMode.SWITCH), "a person")
+        rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SWITCH), "a person")
     ledger.record([arrival(image, study) for image, study in enumerate((3, 1, 2, 1))])
     with ledger._engine.begin() as connection:
         written = connection.execute(select(schema.assignment.c.study_instance_uid).order_by(schema.assignment.c.id)).scalars().all()

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import delete, event
 
 from hilum.domain import Advance, ReadingJob, ReadingState, RolloutMode, RolloutState
 from hilum.store import reassigning
@@ -18,9 +18,9 @@ from hilum.store.erasure import Erasure
 from hilum.store.kept_manifests import KeptManifest
 from hilum.store.ledger import RecordOutcome
 from hilum.store.rollouts import CannotRollOut, Order, Rollouts
-from hilum.store.schema import assignment, comparison, document, reading, result, rollout_event, study
+from hilum.store.schema import assignment, comparison, document, reading, release_manifest, result, rollout_event, study
 from hilum.store.views import LedgerViews
-from tests.support.rolling import CONFIGURED, Rolling, by_study
+from tests.support.rolling import CONFIGURED, Rolling, by_study, kept
 
 SHADOW, SWITCH, HALF = Order(RolloutMode.SHADOW), Order(RolloutMode.SWITCH), Order(RolloutMode.CANARY, 0.5)
 
@@ -34,8 +34,8 @@ def rolling(ledger_url: str) -> Iterator[Rolling]:
 
 def running(rolling: Rolling, order: Order, candidate: str = "chest@2") -> None:
     """An order that an analyser has confirmed."""
-    rolling.rollouts.start(CONFIGURED, candidate, order, "a person")
-    rolling.rollouts.confirm("chest", candidate, "analyser")
+    rolling.rollouts.start(CONFIGURED, kept(candidate), order, "a person")
+    rolling.rollouts.confirm("chest", candidate, "analyser", kept(candidate).digest)
 
 
 def readers(rolling: Rolling) -> dict[str, set[str]]:
@@ -50,7 +50,7 @@ def test_without_a_rollout_the_settings_decide_and_nothing_is_written(rolling: R
 
 
 def test_until_an_analyser_has_proved_it_a_candidate_gets_nothing(rolling: Rolling) -> None:
-    rolling.rollouts.start(CONFIGURED, "chest@2", SWITCH, "a person")
+    rolling.rollouts.start(CONFIGURED, kept("chest@2"), SWITCH, "a person")
     rolling.receive("1.2", 1)
     rolling.rollouts.refuse("chest", "chest@2", "wrong answers", "analyser")
     rolling.receive("1.3", 1)
@@ -60,9 +60,9 @@ def test_until_an_analyser_has_proved_it_a_candidate_gets_nothing(rolling: Rolli
 
 def test_a_switch_is_for_new_studies_and_the_old_release_finishes_its_own(rolling: Rolling) -> None:
     rolling.receive("1.1", 1)  # before there was any rollout
-    rolling.rollouts.start(CONFIGURED, "chest@2", SWITCH, "a person")
+    rolling.rollouts.start(CONFIGURED, kept("chest@2"), SWITCH, "a person")
     rolling.receive("1.2", 1)  # while it is being loaded
-    rolling.rollouts.confirm("chest", "chest@2", "analyser")
+    rolling.rollouts.confirm("chest", "chest@2", "analyser", kept("chest@2").digest)
     for name in ("1.1", "1.2", "1.3"):
         rolling.receive(name, 2)
     assert readers(rolling) == {"1.1": {"chest@1"}, "1.2": {"chest@1"}, "1.3": {"chest@2"}}
@@ -331,9 +331,9 @@ def test_every_change_is_remembered_with_who_made_it(rolling: Rolling) -> None:
 def test_of_two_analysers_the_second_confirms_nothing(rolling: Rolling) -> None:
     running(rolling, HALF)
     with pytest.raises(CannotRollOut):
-        rolling.rollouts.confirm("chest", "chest@2", "another analyser")
+        rolling.rollouts.confirm("chest", "chest@2", "another analyser", kept("chest@2").digest)
     with pytest.raises(CannotRollOut, match="no candidate"):
-        rolling.rollouts.confirm("chest", "chest@3", "another analyser")
+        rolling.rollouts.confirm("chest", "chest@3", "another analyser", kept("chest@3").digest)
     assert rolling.rollouts.find("chest").state is RolloutState.RUNNING
 
 
@@ -349,7 +349,7 @@ def test_of_two_who_begin_with_an_alias_at_once_the_second_is_told_why_not(rolli
     def start(rollouts: Rollouts, candidate: str) -> str:
         event.listen(rollouts._engine, "before_cursor_execute", wait)
         try:
-            return rollouts.start(CONFIGURED, candidate, SWITCH, "a person").candidate or ""
+            return rollouts.start(CONFIGURED, kept(candidate), SWITCH, "a person").candidate or ""
         except CannotRollOut as error:
             return str(error)
 
@@ -370,8 +370,8 @@ def test_images_of_one_study_that_listeners_record_at_once_have_one_reader(rolli
         while not stop.is_set():
             person.promote("chest", SWITCH, "a person")
             person.roll_back("chest", "a person")
-            person.start(CONFIGURED, "chest@2", HALF, "a person")
-            person.confirm("chest", "chest@2", "analyser")
+            person.start(CONFIGURED, kept("chest@2"), HALF, "a person")
+            person.confirm("chest", "chest@2", "analyser", kept("chest@2").digest)
         person.close()
 
     def listen(numbers: range) -> None:
@@ -409,26 +409,28 @@ FIRST, EDITED = KeptManifest("chest@2", "d1", "version = 2"), KeptManifest("ches
 def test_what_was_proved_is_refused_once_it_is_something_else(rolling: Rolling) -> None:
     rollouts = rolling.rollouts
     assert rollouts.manifest("chest@2") is None
-    rollouts.start(CONFIGURED, "chest@2", SHADOW, "a person", FIRST)
+    rollouts.start(CONFIGURED, FIRST, SHADOW, "a person")
     assert rollouts.manifest("chest@2") == FIRST
     rollouts.stop("chest", "a person")
-    rollouts.start(CONFIGURED, "chest@2", SHADOW, "a person", EDITED)
+    rollouts.start(CONFIGURED, EDITED, SHADOW, "a person")
     with pytest.raises(CannotRollOut, match="started again, while it was being proved"):
         rollouts.confirm("chest", "chest@2", "analyser", FIRST.digest)
     assert rollouts.find("chest").state is RolloutState.LOADING
     assert rollouts.confirm("chest", "chest@2", "analyser", EDITED.digest).state is RolloutState.RUNNING
     rollouts.stop("chest", "a person")
     with pytest.raises(CannotRollOut, match="give the edited one a version of its own"):
-        rollouts.start(CONFIGURED, "chest@2", SHADOW, "a person", FIRST)
+        rollouts.start(CONFIGURED, FIRST, SHADOW, "a person")
     assert rollouts.find("chest").state is RolloutState.DONE
-    assert rollouts.start(CONFIGURED, "chest@2", SHADOW, "a person", EDITED).state is RolloutState.LOADING
+    assert rollouts.start(CONFIGURED, EDITED, SHADOW, "a person").state is RolloutState.LOADING
 
 
 def test_a_server_that_starts_renews_what_the_settings_name_and_nothing_else(rolling: Rolling) -> None:
     rollouts = rolling.rollouts
     configured = KeptManifest(CONFIGURED, "c1", "version = 1", is_proved=True)
     other = KeptManifest("lung@1", "l1", "version = 1", is_proved=True)
-    running(rolling, SWITCH)  # by a Hilum that kept nothing
+    running(rolling, SWITCH)
+    with rolling.ledger._engine.begin() as connection:
+        connection.execute(delete(release_manifest))  # by a Hilum that kept nothing
     seen = KeptManifest("chest@2", "d1", "version = 2", is_proved=True)
     assert rollouts.begin([configured, seen, other], [CONFIGURED]) == []
     assert [rollouts.manifest(name) for name in (CONFIGURED, "chest@2", "lung@1")] == [configured, seen, None]

@@ -11,6 +11,9 @@ import numpy as np
 from hilum.analyse.answers import Inference, KnownAnswer, canary_problem
 from hilum.domain import Instance, Lane, Lease, ReadingJob, Release, Rollout
 from hilum.errors import Retry
+from hilum.models import manifest
+from hilum.store.kept_manifests import KeptManifest
+from hilum.store.rollouts import Order
 from hilum.wiring.fleet import Fleet
 from tests.support.models import tiny_logits
 from tests.support.rolling import Rolling
@@ -67,6 +70,15 @@ class Rig:
     fleet: Fleet
     engines: Engines
     readers: Readers = field(default_factory=Readers)
+
+    def kept(self, release: str) -> KeptManifest:
+        """What its manifest says."""
+        read = manifest.read(self.fleet._settings.manifests_dir / release / manifest.FILE_NAME)
+        return KeptManifest(release, read.release.digest, read.text)
+
+    def start(self, candidate: str, order: Order) -> None:
+        """A person begins a rollout, whatever is built."""
+        self.rolling.rollouts.start("chest@1", self.kept(candidate), order, "a person")
 
     def go(self, rounds: int = 1) -> None:
         """So many rounds of following and checking."""

@@ -26,6 +26,7 @@ from hilum.domain import (
 from hilum.errors import Retry
 from hilum.pipeline import back_off
 from hilum.settings import Pipeline
+from hilum.store.kept_manifests import KeptManifest
 from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.rollouts import Rollouts
 from hilum.wiring.comparing import CompareHandler
@@ -41,6 +42,11 @@ def releases(*versions: str) -> dict[str, Release]:
     """Releases of one alias."""
     made = [make_release(name="chest", version=version) for version in versions]
     return {release.id: release for release in made}
+
+
+def kept(release: str) -> KeptManifest:
+    """What a ledger keeps of a release that nobody loads."""
+    return KeptManifest(release, f"digest of {release}", "")
 
 
 class Rolling:

@@ -17,6 +17,7 @@ from hilum.store.rollouts import Order, Rollouts
 from hilum.telemetry import STATE_GAUGES
 from tests.support.api_client import Rig, open_rig
 from tests.support.disks import dead_disk
+from tests.support.rolling import kept
 
 
 @pytest.fixture
@@ -162,7 +163,7 @@ def test_the_scrape_tells_the_state_of_the_street(rig: Rig) -> None:
     rig.clock.now += 3
     beat_all(rig)
     rollouts = Rollouts(rig.street.ledger.url, rig.clock)
-    rollouts.start("chest@1", "chest@2", Order(RolloutMode.SHADOW), "a person")
+    rollouts.start("chest@1", kept("chest@2"), Order(RolloutMode.SHADOW), "a person")
     rollouts.close()
     found = values(rig)
     assert found["hilum_rollout", ("chest", "chest@1", "chest@2", "shadow", "loading")] == 1

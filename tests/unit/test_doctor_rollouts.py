@@ -51,14 +51,23 @@ def found(settings: Settings) -> Check:
     return next(check for check in examine(settings) if check.name == "rollout chest")
 
 
+def start(settings: Settings, rollouts: Rollouts, order: Order) -> None:
+    with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
+        RolloutVerbs(settings, rollouts, views).start("chest", "chest@2", order, "a person")
+
+
+def confirm(rollouts: Rollouts) -> None:
+    rollouts.confirm("chest", "chest@2", "analyser", rollouts.manifest("chest@2").digest)  # type: ignore[union-attr]
+
+
 def test_an_installation_that_never_ran_has_no_rollouts(settings: Settings) -> None:
     assert not any(check.name.startswith("rollout") for check in examine(settings))
 
 
 def test_what_reads_and_what_shall_follow_is_said(settings: Settings, rollouts: Rollouts) -> None:
     assert found(settings) == Check("rollout chest", ok=True, detail="done, chest@1 reads new studies")
-    rollouts.start("chest@1", "chest@2", SHADOW, "a person")
-    rollouts.confirm("chest", "chest@2", "analyser")
+    start(settings, rollouts, SHADOW)
+    confirm(rollouts)
     assert found(settings).detail == "running, chest@1 reads new studies, chest@2 as shadow"
     rollouts.promote("chest", SWITCH, "a person")
     assert found(settings).detail.startswith("switched, chest@2 reads new studies, chest@1 is kept for rollback")
@@ -66,7 +75,7 @@ def test_what_reads_and_what_shall_follow_is_said(settings: Settings, rollouts: 
 
 
 def test_a_refused_candidate_is_a_problem_with_its_reason(settings: Settings, rollouts: Rollouts) -> None:
-    rollouts.start("chest@1", "chest@2", SHADOW, "a person")
+    start(settings, rollouts, SHADOW)
     rollouts.refuse("chest", "chest@2", "wrong answers", "analyser")
     check = found(settings)
     assert not check.ok
@@ -75,8 +84,8 @@ def test_a_refused_candidate_is_a_problem_with_its_reason(settings: Settings, ro
 
 
 def test_a_release_that_a_rollout_wants_and_that_is_gone_is_a_problem(settings: Settings, rollouts: Rollouts, tiny: Tiny) -> None:
-    rollouts.start("chest@1", "chest@2", SWITCH, "a person")
-    rollouts.confirm("chest", "chest@2", "analyser")
+    start(settings, rollouts, SWITCH)
+    confirm(rollouts)
     shutil.rmtree(tiny.manifests_dir / "chest@2", ignore_errors=True)
     shutil.rmtree(tiny.built_dir)
     check = found(settings)
@@ -102,9 +111,8 @@ def test_what_was_edited_since_it_reads_is_said(settings: Settings, rollouts: Ro
     assert found(settings).ok
     keep_releases(settings, rollouts)
     assert found(settings) == Check("rollout chest", ok=True, detail="done, chest@1 reads new studies")
-    with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
-        RolloutVerbs(settings, rollouts, views).start("chest", "chest@2", SWITCH, "a person")
-    rollouts.confirm("chest", "chest@2", "analyser", rollouts.manifest("chest@2").digest)  # type: ignore[union-attr]
+    start(settings, rollouts, SWITCH)
+    confirm(rollouts)
     assert found(settings).ok
     edit(settings, "chest@2")
     assert (found(settings).ok, "chest@2 was edited after" in found(settings).detail) == (False, True)

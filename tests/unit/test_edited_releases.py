@@ -9,12 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import delete
 
 from hilum.domain import Release, RolloutMode, RolloutState
 from hilum.errors import ConfigurationError
 from hilum.models import build
 from hilum.settings import Models, Settings, Site
 from hilum.store.rollouts import CannotRollOut, Order
+from hilum.store.schema import release_manifest
 from hilum.store.views import LedgerViews
 from hilum.wiring.fleet import Fleet
 from hilum.wiring.rebuilding import require_replaceable
@@ -139,7 +141,9 @@ def test_an_analyser_that_was_busy_while_another_proved_the_edited_one_reads_wit
 def test_a_candidate_of_a_ledger_without_manifests_that_was_not_proved_may_be_edited(own: Tiny, tmp_path: Path) -> None:
     """An upgrade in the middle of a rollout: the ledger's revision before kept none."""
     with installation(own, tmp_path) as (rig, verbs, _):
-        verbs.rollouts.start("chest@1", "chest@2", SHADOW, "a person")
+        rig.start("chest@2", SHADOW)
+        with rig.rolling.ledger._engine.begin() as connection:
+            connection.execute(delete(release_manifest).where(release_manifest.c.release == "chest@2"))
         keep_releases(verbs.settings, verbs.rollouts)
         verbs.stop("chest", "a person")
         edit(own, "chest@2", POINT, "operating_point = 0.9")

@@ -77,7 +77,7 @@ def test_a_release_whose_pixels_are_prepared_wrongly_here_is_not_ready(rig: Rig)
 
 
 def test_a_candidate_is_loaded_beside_and_proved_before_it_gets_a_study(rig: Rig) -> None:
-    rig.rolling.rollouts.start("chest@1", "chest@2", SWITCH, "a person")
+    rig.start("chest@2", SWITCH)
     rig.go()
     assert rig.engines.loaded == {"chest@1", "chest@2"}
     assert (rig.rollout.state, rig.rollout.serving, rig.rollout.changed_by) == (RolloutState.SWITCHED, "chest@2", "me")
@@ -89,7 +89,7 @@ def test_a_candidate_is_loaded_beside_and_proved_before_it_gets_a_study(rig: Rig
 def test_a_candidate_that_fails_is_refused_and_unloaded_and_nobody_is_called(rig: Rig, candidate: str, said: str) -> None:
     rig.go()
     rig.engines.wrong.add("chest@2")
-    rig.rolling.rollouts.start("chest@1", candidate, SWITCH, "a person")
+    rig.start(candidate, SWITCH)
     rig.go()
     assert (rig.rollout.state, rig.rollout.serving) == (RolloutState.REFUSED, "chest@1")
     assert said in (rig.rollout.problem or "")
@@ -105,7 +105,7 @@ def test_a_candidate_has_to_give_the_answers_of_its_golden_cases(rig: Rig, tiny:
     np.save(record.parent / "golden_0.npy", image)
     case = {"file": "case.npy", "tensor": "golden_0.npy", "logits": (tiny_logits(image)[0] + 0.5).tolist(), "tolerance": 0.01}
     record.write_text(json.dumps({**json.loads(before), "golden": [case]}))
-    rig.rolling.rollouts.start("chest@1", "chest@3", SHADOW, "a person")
+    rig.start("chest@3", SHADOW)
     rig.go()
     record.write_text(before)
     assert rig.rollout.state is RolloutState.REFUSED
@@ -116,7 +116,7 @@ def test_a_triton_that_is_away_is_no_fault_of_a_candidate_for_a_while(tiny: Tiny
     rig.go()
     rig.fleet._patience_seconds = 3600.0
     rig.engines.away = True
-    rig.rolling.rollouts.start("chest@1", "chest@2", SHADOW, "a person")
+    rig.start("chest@2", SHADOW)
     rig.go(2)
     assert rig.rollout.state is RolloutState.LOADING
     rig.engines.away = False
@@ -125,7 +125,7 @@ def test_a_triton_that_is_away_is_no_fault_of_a_candidate_for_a_while(tiny: Tiny
 
 
 def test_what_was_stopped_is_unloaded_when_its_last_image_is_read(rig: Rig) -> None:
-    rig.rolling.rollouts.start("chest@1", "chest@2", SWITCH, "a person")
+    rig.start("chest@2", SWITCH)
     rig.rolling.receive("1.1", 1)
     rig.go()
     rig.rolling.rollouts.stop("chest", "a person")
@@ -141,7 +141,7 @@ def test_what_was_stopped_is_unloaded_when_its_last_image_is_read(rig: Rig) -> N
 
 
 def test_a_shadow_that_fails_calls_nobody(rig: Rig) -> None:
-    rig.rolling.rollouts.start("chest@1", "chest@2", SHADOW, "a person")
+    rig.start("chest@2", SHADOW)
     rig.go(2)
     rig.engines.wrong.add("chest@2")
     rig.go()
@@ -152,7 +152,7 @@ def test_a_shadow_that_fails_calls_nobody(rig: Rig) -> None:
 
 
 def test_a_late_image_has_its_release_loaded_again(rig: Rig) -> None:
-    rig.rolling.rollouts.start("chest@1", "chest@2", SWITCH, "a person")
+    rig.start("chest@2", SWITCH)
     rig.go()
     rig.rolling.receive("1.1", 1)
     rig.rolling.rollouts.roll_back("chest", "a person")
@@ -169,7 +169,7 @@ def test_a_late_image_has_its_release_loaded_again(rig: Rig) -> None:
 
 
 def test_an_analyser_that_starts_into_a_rollback_still_finishes_what_is_due(rig: Rig, tiny: Tiny) -> None:
-    rig.rolling.rollouts.start("chest@1", "chest@2", SWITCH, "a person")
+    rig.start("chest@2", SWITCH)
     rig.go()
     rig.rolling.receive("1.1", 1)
     rig.engines.loaded.clear()
@@ -191,8 +191,8 @@ def test_a_release_that_nobody_chose_is_not_available(rig: Rig) -> None:
 
 
 def test_a_second_analyser_has_the_reading_tried_again_until_it_has_loaded_the_release(rig: Rig) -> None:
-    rig.rolling.rollouts.start("chest@1", "chest@2", SWITCH, "a person")
-    rig.rolling.rollouts.confirm("chest", "chest@2", "another analyser")
+    rig.start("chest@2", SWITCH)
+    rig.rolling.rollouts.confirm("chest", "chest@2", "another analyser", rig.kept("chest@2").digest)
     rig.rolling.receive("1.1", 1)
     answer = rig.explain("1.1", "chest@2")
     assert isinstance(answer, Retry)
@@ -201,7 +201,7 @@ def test_a_second_analyser_has_the_reading_tried_again_until_it_has_loaded_the_r
 
 def test_while_the_ledger_has_no_connection_for_it_everything_stays_as_it_is(rig: Rig) -> None:
     rig.go()
-    rig.rolling.rollouts.start("chest@1", "chest@2", SWITCH, "a person")
+    rig.start("chest@2", SWITCH)
     usual, rollouts = rig.rolling.rollouts._reader, rig.rolling.rollouts
     rollouts._reader = create_engine(usual.url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.01)
     with rollouts._reader.connect():

@@ -18,7 +18,7 @@ from hilum.store.rollout_rules import TRANSITIONS, CannotRollOut, Order
 from hilum.store.rollouts import Rollouts
 from hilum.store.schema import assignment, reading, result, study
 from tests.support.ledgers import migrated_sqlite
-from tests.support.rolling import CONFIGURED, Rolling, by_study
+from tests.support.rolling import CONFIGURED, Rolling, by_study, kept
 
 ORDERS = st.one_of(
     st.just(Order(RolloutMode.SHADOW)),
@@ -36,7 +36,7 @@ def _act(verb: Callable[[Rollouts], object]) -> Step:
 
 def _confirm(rollouts: Rollouts) -> object:
     found = rollouts.find("chest")
-    return found and rollouts.confirm("chest", found.candidate or "", "analyser")
+    return found and rollouts.confirm("chest", found.candidate or "", "analyser", kept(found.candidate or "").digest)
 
 
 def _refuse(rollouts: Rollouts) -> object:
@@ -45,13 +45,13 @@ def _refuse(rollouts: Rollouts) -> object:
 
 
 def _start_and_confirm(rollouts: Rollouts, candidate: str, order: Order) -> object:
-    rollouts.start(CONFIGURED, candidate, order, "a person")
+    rollouts.start(CONFIGURED, kept(candidate), order, "a person")
     return _confirm(rollouts)
 
 
 VERBS: st.SearchStrategy[Step] = st.one_of(
     st.tuples(CANDIDATES, ORDERS).map(lambda pair: _act(lambda rollouts: _start_and_confirm(rollouts, *pair))),
-    st.tuples(CANDIDATES, ORDERS).map(lambda pair: _act(lambda rollouts: rollouts.start(CONFIGURED, *pair, "a person"))),
+    st.tuples(CANDIDATES, ORDERS).map(lambda pair: _act(lambda rollouts: rollouts.start(CONFIGURED, kept(pair[0]), pair[1], "a person"))),
     ORDERS.map(lambda order: _act(lambda rollouts: rollouts.promote("chest", order, "a person"))),
     st.sampled_from([_confirm, _confirm, _refuse]).map(_act),
     st.booleans().map(lambda is_pending: _act(lambda rollouts: rollouts.roll_back("chest", "a person", is_pending=is_pending))),

@@ -60,7 +60,9 @@ def post(rig: Rig, verb: str, status: int = 200, alias: str = "chest", **order: 
 
 def confirm(url: str, candidate: str = "chest@2") -> None:
     with contextlib.closing(Rollouts(url)) as rollouts:
-        rollouts.confirm("chest", candidate, "analyser")
+        found = rollouts.manifest(candidate)
+        assert found is not None
+        rollouts.confirm("chest", candidate, "analyser", found.digest)
 
 
 def test_the_whole_way_by_rest(rig: Rig, url: str) -> None:

@@ -75,16 +75,15 @@ class Rollouts:
         with self._engine.begin() as connection:
             return kept_manifests.begin(connection, wanted, active, self._clock())
 
-    def start(self, configured: str, candidate: str, order: Order, who: str, manifest: KeptManifest | None = None) -> Rollout:
+    def start(self, configured: str, candidate: KeptManifest, order: Order, who: str) -> Rollout:
         """Have a candidate loaded, then let it do what `order` says. `configured`: what the settings name. Raises CannotRollOut."""
 
         def change(known: Rollout) -> Rollout:
             fresh = known if known.configured == configured else rules.begun(known.alias, configured, self._clock(), who)
-            return rules.started(fresh, candidate, order)
+            return rules.started(fresh, candidate.release, order)
 
         def propose(connection: Connection, *_: Rollout) -> str:
-            if manifest is not None:
-                kept_manifests.propose(connection, manifest, self._clock())
+            kept_manifests.propose(connection, candidate, self._clock())
             return ""
 
         begun = rules.begun(alias_of(configured), configured, self._clock(), who)
@@ -122,9 +121,9 @@ class Rollouts:
         """What serves goes on alone."""
         return self._write(alias, "stop", who, rules.stopped)
 
-    def confirm(self, alias: str, candidate: str, who: str, digest: str | None = None) -> Rollout:
+    def confirm(self, alias: str, candidate: str, who: str, digest: str) -> Rollout:
         """An analyser has loaded the candidate, whose manifest has this digest, and it gave the known answers."""
-        follow = None if digest is None else functools.partial(_prove, candidate, digest)
+        follow = functools.partial(_prove, candidate, digest)
         return self._write(alias, "confirm", who, lambda known: rules.passed(_about(known, candidate)), follow=follow)
 
     def refuse(self, alias: str, candidate: str, problem: str, who: str) -> Rollout:

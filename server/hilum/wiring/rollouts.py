@@ -36,7 +36,7 @@ class RolloutVerbs:
         self._require_free(configured, release)
         self.require_unedited(release)
         found = self.require_built(release)
-        return self.rollouts.start(configured, release, order, who, KeptManifest(release, found.release.digest, found.text))
+        return self.rollouts.start(configured, KeptManifest(release, found.release.digest, found.text), order, who)
 
     def promote(self, alias: str, fraction: float | None, who: str) -> Rollout:
         """One step further: a canary of this fraction, or all new studies."""
