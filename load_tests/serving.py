@@ -43,6 +43,7 @@ class Hilum:
         self.log = folder / "hilum.log"
         self._destinations = destinations
         self._sections = sections
+        self.role = "all"  # or one, as on one of several machines
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -83,7 +84,9 @@ class Hilum:
     def __enter__(self) -> Hilum:
         """Start the processes; `wait_until_ready` says when they may be used."""
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self.command("serve"), stdout=log, stderr=log, env=_environment(), start_new_session=True)
+            self._process = subprocess.Popen(
+                self.command("serve", "--role", self.role), stdout=log, stderr=log, env=_environment(), start_new_session=True
+            )
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:

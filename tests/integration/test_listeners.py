@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,9 +45,15 @@ def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority, tls_p
         "tls_key_file": str(own.key),
     }
     senders = {"senders.ROUTER": {"maximum_associations": LIMIT_OF_ROUTER}}
-    with hilum_with(folder, make_tiny(folder / "tiny"), {}, receive=receive, **senders) as running:
-        running.wait_until_ready(START_SECONDS)
+    with hilum_with(folder, make_tiny(folder / "tiny"), {}, role="listener", receive=receive, **senders) as running:
+        wait_for(lambda: ready_listeners(running) == receive["processes"], START_SECONDS, "the listeners")
         yield running
+
+
+def ready_listeners(server: Hilum) -> int:
+    with sqlite3.connect(server.folder / "state/ledger.sqlite") as connection:
+        (count,) = connection.execute("SELECT count(*) FROM process WHERE role = 'listener' AND is_ready").fetchone()
+    return int(count)
 
 
 def is_accepted(wire: Wire) -> bool:

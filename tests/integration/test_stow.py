@@ -209,7 +209,7 @@ def peak_kib(server: Hilum) -> int:
 
 
 def test_a_nearly_full_disk_is_said_before_anything_is_taken(tmp_path: Path) -> None:
-    with hilum_with(tmp_path / "hilum", make_tiny(tmp_path / "tiny"), {}, receive={"reserve_bytes": 1 << 60}) as full:
+    with hilum_with(tmp_path / "hilum", make_tiny(tmp_path / "tiny"), {}, role="api", receive={"reserve_bytes": 1 << 60}) as full:
         wait_for(lambda: is_up(full), what="the web process")
         answer = post(full, body(encoded(make_instance(48, rows=32, columns=32))))
         assert answer.status_code == 503

@@ -31,7 +31,10 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder = tmp_path_factory.mktemp("stow")
     (folder / "hilum/state").mkdir(parents=True)
     tiny, limits = make_tiny(folder / "tiny"), _LIMITS[request.param]
-    with small_disk(folder / "hilum/state/archive", 32) as archive, hilum_with(folder / "hilum", tiny, {}, receive=limits) as running:
+    with (
+        small_disk(folder / "hilum/state/archive", 32) as archive,
+        hilum_with(folder / "hilum", tiny, {}, role="api", receive=limits) as running,
+    ):
         wait_for(lambda: is_up(running), what="the web process")
         fill_to(archive, limits["reserve_bytes"] + 6 * MIB)
         yield running

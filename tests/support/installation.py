@@ -14,6 +14,7 @@ from hilum.deliver.send import SendReport, send
 from load_tests import phantom
 from load_tests.receiver import AE_TITLE, Receiver
 from load_tests.serving import Hilum, free_ports
+from tests.support.ledgers import migrated_sqlite
 from tests.support.models import Tiny
 from tests.support.processes import descendants_of
 from tests.support.waiting import wait_for
@@ -26,8 +27,13 @@ def receiver_section(port: int, *, accept_untrained: bool = False) -> dict[str, 
     return {"kind": "dicom", "host": "127.0.0.1", "port": port, "ae_title": AE_TITLE, "accept_untrained": accept_untrained}
 
 
-def hilum_with(folder: Path, tiny: Tiny, destinations: dict[str, Any], quiet_seconds: float = 1.0, **sections: Any) -> Hilum:
-    """A server that reads with the tiny release; quick retries, so that a test sees recovery."""
+def hilum_with(
+    folder: Path, tiny: Tiny, destinations: dict[str, Any], quiet_seconds: float = 1.0, role: str = "all", **sections: Any
+) -> Hilum:
+    """A server that reads with the tiny release; quick retries, so that a test sees recovery.
+
+    One `role` costs a third of all: enough where a test asks nothing of the others. Its ledger is migrated.
+    """
     usual: dict[str, Any] = {
         "models": {"manifests": str(tiny.manifests_dir), "built": str(tiny.built_dir), "releases": [tiny.release.id]},
         "studies": {"quiet_seconds": quiet_seconds},
@@ -36,6 +42,10 @@ def hilum_with(folder: Path, tiny: Tiny, destinations: dict[str, Any], quiet_sec
     }
     server = Hilum(folder, destinations, **{**usual, **sections})
     server.write_settings()
+    if role != "all":
+        server.role = role
+        (folder / "state").mkdir(exist_ok=True)
+        migrated_sqlite(folder / "state")
     return server
 
 
