@@ -1,4 +1,4 @@
-"""`hilum ingest`: files without a network, with a running server and without one; repeated, interrupted, on a full disk."""
+"""`hilum ingest`: files without a network and a running server (with one: test_object_changes); repeated, interrupted, on a full disk."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from typing import Any
 
 import pytest
 
-from load_tests.phantom import make_instance, make_study, save, uid_for
+from load_tests.phantom import make_instance, save, uid_for
 from load_tests.serving import Hilum
-from tests.support.installation import START_SECONDS, hilum_with
+from tests.support.ledgers import migrated_sqlite
 from tests.support.listening import data_set_of
-from tests.support.models import make_tiny
-from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -27,8 +25,14 @@ def installation(tmp_path: Path) -> Hilum:
     """Settings and a migrated ledger; nothing runs."""
     made = Hilum(tmp_path / "hilum", {}, receive={"reserve_bytes": 0})
     made.write_settings()
-    subprocess.run(made.command("migrate"), check=True, capture_output=True)
+    migrate_ledger(made)
     return made
+
+
+def migrate_ledger(server: Hilum) -> None:
+    """As `hilum migrate` would."""
+    (server.folder / "state").mkdir()
+    migrated_sqlite(server.folder / "state")
 
 
 def ingest(server: Hilum, *words: object) -> subprocess.CompletedProcess[str]:
@@ -115,7 +119,7 @@ def test_a_route_and_a_lane_are_those_that_were_asked_for(tmp_path: Path) -> Non
         tmp_path / "hilum", {}, receive={"reserve_bytes": 0, "ae_titles": ["HILUM", "NIGHT"]}, **{"routes.NIGHT": {"lane": "urgent"}}
     )
     made.write_settings()
-    subprocess.run(made.command("migrate"), check=True, capture_output=True)
+    migrate_ledger(made)
     files = list(draw(tmp_path / "files", 2).values())
     assert ingest(made, files[0], "--to", "NIGHT", "--lane", "route", "--from", "RESEARCH").returncode == 0
     assert ingest(made, files[1], "--to", "NIGHT", "--lane", "live").returncode == 0
@@ -158,7 +162,7 @@ def test_a_file_that_may_not_be_read_is_said_and_the_rest_is_taken(installation:
 def test_a_nearly_full_disk_is_waited_for(tmp_path: Path) -> None:
     full = Hilum(tmp_path / "hilum", {}, receive={"reserve_bytes": 1 << 60})
     full.write_settings()
-    subprocess.run(full.command("migrate"), check=True, capture_output=True)
+    migrate_ledger(full)
     draw(tmp_path / "files", 3)
     with subprocess.Popen(full.command("ingest", str(tmp_path / "files")), stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
@@ -172,22 +176,3 @@ def test_a_missing_file_is_a_failure_and_no_traceback(installation: Hilum, tmp_p
     assert done.returncode == 1
     assert "cannot be read: No such file or directory" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_running_server_reads_what_was_taken_and_watches_a_folder(tmp_path: Path) -> None:
-    inbox = tmp_path / "inbox"
-    inbox.mkdir()
-    watch = {"watch.scanner": {"path": str(inbox), "settle_seconds": 0.5, "lane": "live"}}
-    with hilum_with(tmp_path / "hilum", make_tiny(tmp_path / "tiny"), {}, **watch) as server:
-        server.wait_until_ready(START_SECONDS)
-        for seed, folder in ((3, tmp_path / "study"), (4, inbox / "study")):
-            folder.mkdir()
-            for number, image in enumerate(make_study(seed=seed, views=("PA", "AP"), rows=128, columns=128)):
-                save(image, folder / f"{number}.dcm")
-        (inbox / "letter.txt").write_text("Dear colleague")
-        assert ingest(server, tmp_path / "study").returncode == 0
-        results = wait_for(lambda: len(found := rows(server, "SELECT outcome FROM result")) == 2 and found, what="both results")
-        assert [row["outcome"] for row in results] == ["analysed", "analysed"]
-        wait_for((inbox / "refused/letter.txt.txt").exists, what="the reason")
-    assert sorted(file.name for file in (inbox / "taken/study").iterdir()) == ["0.dcm", "1.dcm"]
-    assert "Dear" not in server.log.read_text()

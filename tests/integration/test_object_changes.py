@@ -1,8 +1,9 @@
-"""Objects that change after they were sent, and routes, on a whole server: the reports follow, and the PACS has the newest."""
+"""Objects that change after they were sent, routes, and files without a network, on a whole server: the reports follow."""
 
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pydicom
 import pytest
 
 from hilum.deliver.send import send
+from load_tests import phantom
 from load_tests.serving import Hilum
 from tests.support.installation import START_SECONDS, hilum_with, save_all, send_to, small_study, wait_for
 from tests.support.models import make_tiny
@@ -22,7 +24,13 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
+def inbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the server watches."""
+    return tmp_path_factory.mktemp("inbox")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, inbox: Path) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("changes")
     destinations = {
         name: {"kind": "folder", "path": str(folder / name), "documents": ["sr", "json"]} for name in ("clinical", "research", "never")
@@ -31,8 +39,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
         "routes.HILUM": {"destinations": ["clinical"]},
         "routes.STUDY": {"destinations": ["research"], "lane": "reanalysis", "quiet_seconds": 0.2},
     }
+    watch = {"watch.scanner": {"path": str(inbox), "settle_seconds": 0.5, "lane": "live"}}
     receive = {"ae_titles": ["HILUM", "STUDY"]}
-    with hilum_with(folder, make_tiny(folder / "tiny"), destinations, quiet_seconds=3.0, receive=receive, **routes) as running:
+    with hilum_with(folder, make_tiny(folder / "tiny"), destinations, quiet_seconds=3.0, receive=receive, **routes, **watch) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
 
@@ -154,3 +163,19 @@ def test_the_called_ae_title_decides_where_documents_go(server: Hilum, tmp_path:
     report_of(server, result, "research")
     assert detail(server, images[0].StudyInstanceUID)["lane"] == "reanalysis"
     assert not (server.folder / "never").exists()
+
+
+def test_files_that_are_ingested_and_files_of_a_watched_folder_are_read(server: Hilum, inbox: Path, tmp_path: Path) -> None:
+    studies = [(small_study(seed=306), tmp_path / "study"), (small_study(seed=307), inbox / "study")]
+    for images, folder in studies:
+        folder.mkdir()
+        for number, image in enumerate(images):
+            phantom.save(image, folder / f"{number}.dcm")
+    (inbox / "letter.txt").write_text("Dear colleague")
+    assert subprocess.run(server.command("ingest", str(tmp_path / "study")), timeout=120, check=False).returncode == 0
+    for images, _ in studies:
+        (result,) = wait_for_results(server, images[0].StudyInstanceUID, 1)
+        assert result["outcome"] == "analysed"
+    wait_for((inbox / "refused/letter.txt.txt").exists, what="the reason")
+    wait_for(lambda: sorted(file.name for file in (inbox / "taken/study").glob("*")) == ["0.dcm", "1.dcm"], what="what was taken")
+    assert "Dear" not in server.log.read_text()

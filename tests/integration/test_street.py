@@ -1,4 +1,4 @@
-"""The whole street: C-STORE in, a model in a real tritonserver, Structured Report and JSON out. One server for all tests here."""
+"""The whole street: C-STORE in, a model in a real tritonserver, report, JSON and page out. One server for all tests here."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import imagecodecs
 import pydicom
 import pytest
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian, JPEGBaseline8Bit, JPEGLSLossless
 
 from load_tests import phantom
 from load_tests.serving import Hilum
+from tests.support.html import Strict
 from tests.support.installation import (
     START_SECONDS,
     hilum_with,
+    kill,
     loaded_libraries,
     processes,
     save_all,
@@ -28,6 +31,8 @@ from tests.support.models import make_tiny
 from tests.support.peers import Orthanc
 from tests.support.processes import children_of
 from tests.support.sr_gate import assert_clean
+from tests.support.triton import command_of
+from tests.support.waiting import has_ended
 
 pytestmark = pytest.mark.slow
 
@@ -191,3 +196,33 @@ def test_metrics_of_all_processes_in_one_scrape(server: Hilum, tmp_path: Path) -
         "hilum_queue_items{",
     ):
         wait_for(lambda name=name: f"\n{name}" in server.get("/metrics").text, what=name)  # counted when its row has been written
+
+
+def test_from_the_modality_to_the_page(server: Hilum, tmp_path: Path) -> None:
+    images = small_study(seed=103, views=("PA",))
+    study, image = images[0].StudyInstanceUID, images[0].SOPInstanceUID
+    assert send_to(server, save_all(tmp_path, images)).is_ok
+    wait_for(lambda: "delivered" in server.get(f"/studies/{study}").text, what="delivered")
+    for address in ("/", f"/studies/{study}", "/associations"):
+        answer = server.get(address)
+        assert (answer.status_code, Strict(answer.text).problems) == (200, [])
+        assert str(images[0].PatientName) not in answer.text
+        assert images[0].PatientID not in answer.text
+    picture = server.get(f"/studies/{study}/images/{image}.png")
+    assert imagecodecs.png_decode(picture.content).shape == (128, 128)
+    assert len(painters(server)) == 1
+    a_web_process_that_dies_takes_its_painter_along(server)
+
+
+def painters(server: Hilum) -> list[int]:
+    """Painting processes of the web process."""
+    (web,) = processes(server, "api")
+    return [pid for pid in children_of(web) if "hilum.api.pages.painting" in command_of(pid)]
+
+
+def a_web_process_that_dies_takes_its_painter_along(server: Hilum) -> None:
+    (painter,), web = painters(server), processes(server, "api")
+    kill(web)
+    wait_for(lambda: has_ended(painter), what="the painter's end")
+    server.wait_until_ready(START_SECONDS)
+    assert painters(server) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from load_tests.phantom import make_instance, save, uid_for
 from load_tests.serving import Hilum
 from tests.integration.test_watched_by_two import stored, watcher
 from tests.support.disks import fill_to, small_disk
+from tests.support.ledgers import migrated_sqlite
 from tests.support.listening import data_set_of, unindexed
 from tests.support.waiting import wait_for
 
@@ -32,7 +32,8 @@ def installation(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hil
     watch = {"watch.scanner": {"path": str(inbox), "settle_seconds": 0}}
     made = Hilum(tmp_path / "hilum", {}, receive=_LIMITS[request.param], **watch)
     made.write_settings()
-    subprocess.run(made.command("migrate"), check=True, capture_output=True)
+    (made.folder / "state").mkdir()
+    migrated_sqlite(made.folder / "state")
     with small_disk(made.folder / "state/archive", 16):
         yield made
 
