@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -35,28 +35,64 @@ def requests(tmp_path_factory: pytest.TempPathFactory) -> list[Request]:
     return [Request(path, SPECS, 1 << 24, "cpu") for path in saved]
 
 
-def with_pool(
-    scenario: Callable[[DecodePool], Awaitable[T]], *, on_device: bool = False, slot_bytes: int = 4 << 20, processes: int = 1
-) -> T:
+class Pools:
+    """Decode processes that serve test after test: each imports torch, which takes two seconds."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._made: dict[tuple[bool, int], DecodePool] = {}
+
+    def run(self, scenario: Callable[[DecodePool], Awaitable[T]], *, on_device: bool = False, slot_bytes: int = 4 << 20) -> T:
+        kind = on_device, slot_bytes
+        if kind not in self._made:
+            made = DecodePool(1, 60.0, slot_bytes=slot_bytes, prepare=prepare_decoded if on_device else None)
+            self._loop.run_until_complete(made.start())
+            self._made[kind] = made
+
+        async def run() -> T:
+            return await scenario(self._made[kind])
+
+        return self._loop.run_until_complete(run())
+
+    def stop(self) -> None:
+        for pool in self._made.values():
+            self._loop.run_until_complete(pool.stop())
+        self._loop.close()
+
+
+@pytest.fixture(scope="module")
+def pools() -> Iterator[Pools]:
+    made = Pools()
+    yield made
+    made.stop()
+
+
+def with_own_pool(scenario: Callable[[DecodePool, Callable[[], list[int]]], Awaitable[T]], processes: int = 1) -> T:
+    """A pool for one scenario, which can look for its process ids."""
+    others = set(decode_processes())
+
+    def own() -> list[int]:
+        return [pid for pid in decode_processes() if pid not in others]
+
     async def run() -> T:
-        pool = DecodePool(processes, 60.0, slot_bytes=slot_bytes, prepare=prepare_decoded if on_device else None)
+        pool = DecodePool(processes, 60.0, slot_bytes=4 << 20, prepare=None)
         await pool.start()
         try:
-            return await scenario(pool)
+            return await scenario(pool, own)
         finally:
             await pool.stop()
 
     return asyncio.run(run())
 
 
-def ask_all(requests: list[Request], *, on_device: bool = False, slot_bytes: int = 4 << 20) -> list[Answer]:
+def ask_all(pools: Pools, requests: list[Request], *, on_device: bool = False, slot_bytes: int = 4 << 20) -> list[Answer]:
     """All at once, twice, so that slots are used again."""
     wanted = [replace(request, is_decoded_only=on_device) for request in requests * 2]
 
     async def scenario(pool: DecodePool) -> list[Answer]:
         return await asyncio.gather(*(pool.ask(request) for request in wanted))
 
-    return with_pool(scenario, on_device=on_device, slot_bytes=slot_bytes)
+    return pools.run(scenario, on_device=on_device, slot_bytes=slot_bytes)
 
 
 def require_same(answers: list[Answer], requests: list[Request]) -> None:
@@ -71,13 +107,15 @@ def require_same(answers: list[Answer], requests: list[Request]) -> None:
 
 @pytest.mark.parametrize("slot_bytes", [4 << 20, 1 << 16], ids=["in slots", "larger than a slot"])
 @pytest.mark.parametrize("on_device", [False, True], ids=["worker", "device"])
-def test_the_tensor_is_the_same_wherever_it_is_made(requests: list[Request], *, on_device: bool, slot_bytes: int) -> None:
-    require_same(ask_all(requests, on_device=on_device, slot_bytes=slot_bytes), requests)
+def test_the_tensor_is_the_same_wherever_it_is_made(pools: Pools, requests: list[Request], *, on_device: bool, slot_bytes: int) -> None:
+    require_same(ask_all(pools, requests, on_device=on_device, slot_bytes=slot_bytes), requests)
 
 
 @pytest.mark.parametrize("is_read_once", [True, False])
 @pytest.mark.parametrize("on_device", [False, True], ids=["worker", "device"])
-def test_the_memory_of_a_file_is_given_back_where_it_is_read_once(tmp_path: Path, *, on_device: bool, is_read_once: bool) -> None:
+def test_the_memory_of_a_file_is_given_back_where_it_is_read_once(
+    pools: Pools, tmp_path: Path, *, on_device: bool, is_read_once: bool
+) -> None:
     path, another = (phantom.save(phantom.make_instance(n, rows=512, columns=512), tmp_path / f"{n}.dcm") for n in range(2))
     if not can_be_dropped(path):
         pytest.skip("this file system keeps its files in memory")
@@ -92,15 +130,15 @@ def test_the_memory_of_a_file_is_given_back_where_it_is_read_once(tmp_path: Path
         await pool.ask(replace(wanted, path=another))  # answered after whatever followed the one before
         assert is_in_memory(path)
 
-    with_pool(scenario, on_device=on_device)
+    pools.run(scenario, on_device=on_device)
 
 
 def test_a_process_killed_at_work_leaves_nothing_in_the_next_image(requests: list[Request]) -> None:
-    async def scenario(pool: DecodePool) -> list[Answer]:
+    async def scenario(pool: DecodePool, own: Callable[[], list[int]]) -> list[Answer]:
         for request in requests[:3]:
             asked = asyncio.gather(*(pool.ask(request) for _ in range(3)), return_exceptions=True)
             await asyncio.sleep(0.01)
-            killed = decode_processes()
+            killed = own()
             for pid in killed:
                 os.kill(pid, signal.SIGKILL)
             assert killed
@@ -108,7 +146,7 @@ def test_a_process_killed_at_work_leaves_nothing_in_the_next_image(requests: lis
             await asyncio.to_thread(wait_for, lambda: all(map(has_ended, killed)))  # noqa: B023, awaited at once
         return [await pool.ask(request) for request in requests * 2]
 
-    require_same(with_pool(scenario, processes=2), requests)
+    require_same(with_own_pool(scenario, processes=2), requests)
 
 
 def decode_processes() -> list[int]:
@@ -125,7 +163,7 @@ def decode_processes() -> list[int]:
     return found
 
 
-def test_a_release_that_does_not_take_the_image_says_why_beside_one_that_does(tmp_path: Path) -> None:
+def test_a_release_that_does_not_take_the_image_says_why_beside_one_that_does(pools: Pools, tmp_path: Path) -> None:
     lateral = phantom.save(phantom.make_instance(1, view="LATERAL", rows=128, columns=128), tmp_path / "ll.dcm")
     written_out = InputSpec.from_mapping({"recipe": "torchxrayvision_224"}).to_mapping()
     specs = {"frontal": {"recipe": "torchxrayvision_224"}, "any": {**written_out, "views": "any"}}
@@ -134,7 +172,7 @@ def test_a_release_that_does_not_take_the_image_says_why_beside_one_that_does(tm
     async def scenario(pool: DecodePool) -> Answer:
         return await pool.ask(request)
 
-    answer = with_pool(scenario, on_device=True)
+    answer = pools.run(scenario, on_device=True)
     frontal = answer["frontal"]
     assert isinstance(frontal, NotReady)
     assert frontal.reason == "lateral_not_supported"
@@ -144,12 +182,12 @@ def test_a_release_that_does_not_take_the_image_says_why_beside_one_that_does(tm
 def test_decode_processes_are_spawned_and_each_computes_on_one_thread(requests: list[Request]) -> None:
     """Trap 42: a fork after torch's threads have started may deadlock. Trap 43: two processes with a thread a core each fight for them."""
 
-    async def scenario(pool: DecodePool) -> list[int]:
-        before = {pid: threads_of(pid) for pid in decode_processes()}
+    async def scenario(pool: DecodePool, own: Callable[[], list[int]]) -> list[int]:
+        before = {pid: threads_of(pid) for pid in own()}
         await asyncio.gather(*(pool.ask(request) for request in requests * 2))
         return [threads_of(pid) - count for pid, count in before.items()]
 
-    assert with_pool(scenario) == [0], "preparing pictures started no thread"
+    assert with_own_pool(scenario) == [0], "preparing pictures started no thread"
 
 
 def threads_of(pid: int) -> int:
@@ -158,15 +196,15 @@ def threads_of(pid: int) -> int:
 
 
 @pytest.mark.parametrize("on_device", [False, True], ids=["worker", "device"])
-def test_known_pictures_are_checked_where_tensors_are_prepared(*, on_device: bool) -> None:
+def test_known_pictures_are_checked_where_tensors_are_prepared(pools: Pools, *, on_device: bool) -> None:
     async def scenario(pool: DecodePool) -> list[Checked]:
         checks = [SpecCheck(spec, "cpu") for spec in SPECS.values()]
         return [await pool.check(check, check_spec if on_device else None) for check in checks]
 
-    assert with_pool(scenario) == [Checked(None)] * len(SPECS)
+    assert pools.run(scenario) == [Checked(None)] * len(SPECS)
 
 
-def test_releases_that_want_colour_in_different_ways_each_get_their_own_picture(tmp_path: Path) -> None:
+def test_releases_that_want_colour_in_different_ways_each_get_their_own_picture(pools: Pools, tmp_path: Path) -> None:
     colour = phantom.make_instance(3, rows=96, columns=96, modality="SC")
     colour.SamplesPerPixel, colour.PhotometricInterpretation, colour.PlanarConfiguration = 3, "RGB", 0
     colour.PixelData = np.repeat(np.frombuffer(colour.PixelData, np.uint8), 3).tobytes()
@@ -177,7 +215,7 @@ def test_releases_that_want_colour_in_different_ways_each_get_their_own_picture(
     async def scenario(pool: DecodePool) -> Answer:
         return await pool.ask(request)
 
-    answer = with_pool(scenario, on_device=True)
+    answer = pools.run(scenario, on_device=True)
     assert {name: type(item) for name, item in answer.items()} == {"luma": Ready, "first_channel": Ready, "reject": NotReady}
     for name, expected in prepare_for_releases(request).items():
         if isinstance(expected, Ready):

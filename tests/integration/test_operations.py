@@ -10,7 +10,9 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
+from hilum.cli import app
 from hilum.store.migrate import migrate
 from load_tests.serving import Hilum
 from tests.support.installation import (
@@ -55,8 +57,17 @@ def server(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny, pacs: Receiver)
 
 
 def hilum(server: Hilum, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    """A command beside the running server; in this process, which has imported all that it needs."""
+    command = server.command(*map(str, words))[1:]
+    apart: dict[str, str | None] = {name: None for name in os.environ if name.startswith("HILUM_")}
+    answer = CliRunner().invoke(app, command, env=apart, catch_exceptions=False)
+    return subprocess.CompletedProcess(command, answer.exit_code, answer.stdout, answer.stderr)
+
+
+def serve(server: Hilum, *words: str) -> subprocess.CompletedProcess[str]:
+    """A server that ends by itself."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HILUM_")}
-    return subprocess.run(server.command(*map(str, words)), capture_output=True, text=True, timeout=60, env=environment, check=False)
+    return subprocess.run(server.command("serve", *words), capture_output=True, text=True, timeout=60, env=environment, check=False)
 
 
 def study(server: Hilum, uid: str) -> dict[str, Any]:
@@ -204,7 +215,7 @@ def test_words_that_mean_everything_must_be_said(server: Hilum) -> None:
 @pytest.mark.parametrize("role", ["listener", "analyser", "dispatcher", "api"])
 def test_a_role_refuses_a_ledger_that_nobody_migrated(role: str, tmp_path: Path, tiny: Tiny) -> None:
     server = hilum_with(tmp_path, tiny, {})
-    done = hilum(server, "serve", "--role", role)
+    done = serve(server, "--role", role)
     assert done.returncode == 2
     assert "revision none, but this version needs" in done.stderr
     assert "hilum migrate" in done.stderr
@@ -220,5 +231,5 @@ def test_an_older_server_refuses_a_newer_ledger(tmp_path: Path, tiny: Tiny) -> N
     migrate(url)
     with create_engine(url).begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
-    done = hilum(server, "serve")
+    done = serve(server)
     assert (done.returncode, "revision 9999 is of a newer version" in done.stderr) == (2, True), done.stderr
