@@ -1,10 +1,13 @@
-"""Trouble around the street, with its ledger on a real PostgreSQL: a PACS that is down or refuses, a Triton that is absent or dies."""
+"""Trouble around the street, with its ledger on a real PostgreSQL: a PACS that is down or refuses, Tritons that are absent or die.
+
+One server for all tests here. It starts where no Triton is yet.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ import httpx
 import pytest
 from sqlalchemy import create_engine, text
 
+from hilum.deliver.send import SendReport, send
 from hilum.triton.command import Ports
 from hilum.triton.server import EmbeddedTriton
 from load_tests.serving import Hilum
@@ -58,14 +62,50 @@ def down_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny, ledger_url: str, refuser: StoreScp, down_port: int) -> Iterator[Hilum]:
+def pair(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> Iterator[list[EmbeddedTriton]]:
+    """Two Tritons that are not started yet."""
+    ports = free_ports(2)
+    made = [_triton_at(port, tiny, tmp_path_factory.mktemp("triton"), [tiny.release.triton_name]) for port in ports]
+    with killed_afterwards(made[0]), killed_afterwards(made[1]):
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(
+    tmp_path_factory: pytest.TempPathFactory,
+    tiny: Tiny,
+    ledger_url: str,
+    refuser: StoreScp,
+    down_port: int,
+    pair: list[EmbeddedTriton],
+) -> Iterator[Hilum]:
+    folder = tmp_path_factory.mktemp("trouble")
     destinations = {
         "down": receiver_section(down_port),
         "refuser": {"kind": "dicom", "host": "127.0.0.1", "port": refuser.port, "ae_title": "REFUSER"},
+        "aside": {"kind": "folder", "path": str(folder / "aside")},
     }
-    with hilum_with(tmp_path_factory.mktemp("trouble"), tiny, destinations, ledger={"url": ledger_url}) as running:
-        running.wait_until_ready(START_SECONDS)
+    sections: dict[str, Any] = {
+        "triton": {"urls": list(map(_url, pair))},
+        "analyse": {"canary_seconds": 1.0, "decode_processes": 1},
+        "receive": {"ae_titles": ["HILUM", "READ"]},
+        "routes.HILUM": {"destinations": ["down", "refuser"]},
+        "routes.READ": {"destinations": ["aside"]},  # so that the PACS that are in trouble get one study
+    }
+    with hilum_with(folder, tiny, destinations, ledger={"url": ledger_url}, **sections) as running:
+        wait_for(lambda: _ready(running, "receive"), START_SECONDS, "the listener")
         yield running
+
+
+@pytest.fixture
+def reading(server: Hilum, pair: list[EmbeddedTriton]) -> Hilum:
+    """The server, with both Tritons in use."""
+    for triton in pair:
+        if triton.pid is None:
+            triton.start()
+    server.wait_until_ready(START_SECONDS)
+    wait_for(lambda: "is out" not in server.get("/health/ready?role=analyse").text, what="both")
+    return server
 
 
 def deliveries(server: Hilum, study_uid: str) -> dict[str, dict[str, Any]]:
@@ -74,8 +114,49 @@ def deliveries(server: Hilum, study_uid: str) -> dict[str, dict[str, Any]]:
     return {one["destination"]: one for document in documents for one in document["deliveries"]}
 
 
-def test_a_pacs_that_is_down_and_one_that_refuses(server: Hilum, tmp_path: Path, down_port: int, ledger_url: str) -> None:
-    images = small_study(31)
+def send_to_read(server: Hilum, paths: Sequence[Path]) -> SendReport:
+    """For tests that ask nothing of a PACS."""
+    return send(paths, "127.0.0.1", server.dicom_port, "READ", "MODALITY")
+
+
+def test_absent_tritons_do_not_take_the_listener_away(server: Hilum, pair: list[EmbeddedTriton], tmp_path: Path) -> None:
+    images = small_study(32, views=("PA",))
+    assert send_to_read(server, save_all(tmp_path, images)).is_ok
+    assert not _ready(server, "analyse")
+    problem = server.get("/health/ready?role=analyse").text
+    for triton in pair:
+        wait_for(lambda triton=triton: _url(triton) in server.get("/health/ready?role=analyse").text, what=f"the reason in {problem}")
+    with RawScu(server.dicom_port) as modality:
+        assert modality.echo() == 0
+    waiting = reading_of(server, images[0])
+    assert (waiting["state"], waiting["attempts"]) == ("due", 0), "it waits, and nobody tries in vain"
+    pair[0].start()
+    wait_for(lambda: reading_of(server, images[0])["state"] == "analysed", what="the image, once a Triton is there")
+    wait_for(lambda: _ready(server, "analyse"), what="readiness")
+
+
+def test_one_of_two_tritons_dies_under_load_and_comes_back(reading: Hilum, pair: list[EmbeddedTriton], tmp_path: Path) -> None:
+    """Every image is read at the first try that counts; the one that was away reads again."""
+    server, studies = reading, [small_study(seed) for seed in range(50, 57)]
+    before = [_answered(server, triton) for triton in pair]
+    for number, images in enumerate(studies):
+        assert send_to_read(server, save_all(tmp_path / f"study{number}", images)).is_ok
+        if number == 2:
+            assert pair[0].pid is not None
+            os.kill(pair[0].pid, signal.SIGKILL)
+            wait_for(lambda: f"Triton {_url(pair[0])} is out" in server.get("/health/ready?role=analyse").text, what="its name")
+            assert _ready(server, "analyse")
+        if number == 4:
+            pair[0].start()
+            wait_for(lambda: "is out" not in server.get("/health/ready?role=analyse").text, what="its return")
+    for image in (image for images in studies for image in images):
+        wait_for(lambda image=image: reading_of(server, image)["state"] == "analysed", what="a reading")
+    answered = [_answered(server, triton) - known for triton, known in zip(pair, before, strict=True)]
+    assert min(answered) > 0, answered
+
+
+def test_a_pacs_that_is_down_and_one_that_refuses(reading: Hilum, tmp_path: Path, down_port: int, ledger_url: str) -> None:
+    server, images = reading, small_study(31)
     study_uid = images[0].StudyInstanceUID
     assert send_to(server, save_all(tmp_path, images)).is_ok
     wait_for(lambda: deliveries(server, study_uid).get("refuser", {}).get("state") == "dead", what="the refusal")
@@ -89,69 +170,28 @@ def test_a_pacs_that_is_down_and_one_that_refuses(server: Hilum, tmp_path: Path,
         wait_for(lambda: study_uid in pacs.arrivals.by_study, what="the report, once the PACS is up")
         wait_for(lambda: deliveries(server, study_uid)["down"]["state"] == "delivered", what="its row")
     with create_engine(ledger_url).connect() as connection:
-        assert connection.execute(text("SELECT count(*) FROM instance")).scalar_one() == 2, "the ledger really is PostgreSQL"
+        counted = text("SELECT count(*) FROM instance WHERE study_instance_uid = :uid")
+        assert connection.execute(counted, {"uid": study_uid}).scalar_one() == 2, "the ledger really is PostgreSQL"
     answer = httpx.post(f"{server.api}/api/v1/requeue", json={"stage": "deliver", "destination": "refuser"})
     assert (answer.status_code, answer.json()["requeued"]) == (200, 1)
 
 
-def test_an_absent_triton_does_not_take_the_listener_away(tmp_path: Path, tiny: Tiny) -> None:
-    (nowhere,) = free_ports(1)
-    with hilum_with(
-        tmp_path, tiny, {}, triton={"url": f"127.0.0.1:{nowhere}"}, analyse={"canary_seconds": 1.0, "decode_processes": 1}
-    ) as server:
-        wait_for(lambda: _ready(server, "receive"), START_SECONDS, "the listener")
-        images = small_study(32, views=("PA",))
-        assert send_to(server, save_all(tmp_path / "study", images)).is_ok
-        assert not _ready(server, "analyse")
-        problem = server.get("/health/ready?role=analyse").text
-        wait_for(lambda: f"127.0.0.1:{nowhere}" in server.get("/health/ready?role=analyse").text, what=f"the reason in {problem}")
-        with RawScu(server.dicom_port) as modality:
-            assert modality.echo() == 0
-        waiting = reading_of(server, images[0])
-        assert (waiting["state"], waiting["attempts"]) == ("due", 0), "it waits, and nobody tries in vain"
-        triton = _triton_at(f"127.0.0.1:{nowhere}", tiny, tmp_path / "triton", [tiny.release.triton_name])
-        with killed_afterwards(triton):
-            triton.start()
-            wait_for(lambda: reading_of(server, images[0])["state"] == "analysed", what="the image, once Triton is there")
-            wait_for(lambda: _ready(server, "analyse"), what="readiness")
-
-
-def test_one_of_two_tritons_dies_under_load_and_comes_back(tmp_path: Path, tiny: Tiny) -> None:
-    """Every image is read at the first try that counts; the one that was away reads again."""
-    names, urls = [tiny.release.triton_name], [f"127.0.0.1:{port}" for port in free_ports(2)]
-    pair = [_triton_at(url, tiny, tmp_path / f"triton{number}", names) for number, url in enumerate(urls)]
-    sections = {"triton": {"urls": urls}, "analyse": {"canary_seconds": 1.0, "decode_processes": 1}}
-    with killed_afterwards(pair[0]), killed_afterwards(pair[1]), hilum_with(tmp_path, tiny, {}, **sections) as server:
-        for triton in pair:
-            triton.start()
-        server.wait_until_ready(START_SECONDS)
-        studies = [small_study(seed) for seed in range(50, 57)]
-        for number, images in enumerate(studies):
-            assert send_to(server, save_all(tmp_path / f"study{number}", images)).is_ok
-            if number == 2:
-                assert pair[0].pid is not None
-                os.kill(pair[0].pid, signal.SIGKILL)
-                wait_for(lambda: f"Triton {urls[0]} is out" in server.get("/health/ready?role=analyse").text, what="its name")
-                assert _ready(server, "analyse")
-            if number == 4:
-                pair[0].start()
-                wait_for(lambda: "is out" not in server.get("/health/ready?role=analyse").text, what="its return")
-        for image in (image for images in studies for image in images):
-            wait_for(lambda image=image: reading_of(server, image)["state"] == "analysed", what="a reading")
-        answered = [_answered(server, url) for url in urls]
-        assert min(answered) > 0, answered
-
-
-def _triton_at(url: str, tiny: Tiny, folder: Path, names: list[str]) -> EmbeddedTriton:
+def _triton_at(port: int, tiny: Tiny, folder: Path, names: list[str]) -> EmbeddedTriton:
     made = EmbeddedTriton(tiny.built_dir, folder, names)
     http, metrics = free_ports(2)
-    made.ports = Ports(http, int(url.partition(":")[2]), metrics)
+    made.ports = Ports(http, port, metrics)
     return made
 
 
-def _answered(server: Hilum, url: str) -> float:
+def _url(triton: EmbeddedTriton) -> str:
+    """Where the server looks for it."""
+    assert triton.ports is not None
+    return f"127.0.0.1:{triton.ports.grpc}"
+
+
+def _answered(server: Hilum, triton: EmbeddedTriton) -> float:
     """Requests that this endpoint has answered, by the server's own metrics."""
-    line = f'hilum_triton_requests_total{{endpoint="{url}",outcome="answered"}} '
+    line = f'hilum_triton_requests_total{{endpoint="{_url(triton)}",outcome="answered"}} '
     return sum(float(found.removeprefix(line)) for found in server.get("/metrics").text.splitlines() if found.startswith(line))
 
 
