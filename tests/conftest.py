@@ -31,20 +31,21 @@ mend()
 _LONG_SECONDS = {
     "test_faults_short": 130,
     "test_release_numbers": 110,
-    "test_trouble": 80,
     "test_power_proof_short": 75,
     "test_operations": 75,
     "test_nih_street": 70,
     "test_receive_dcmtk": 60,
     "test_load_generator": 55,
     "test_delivery_trouble": 50,
-    "test_kills": 50,
+    "test_kills": 55,
+    "test_trouble": 50,
     "test_demo": 50,
     "test_odd_files": 45,
     "test_report_templates": 45,
     "test_sr_template": 40,
-    "test_ingest": 40,
-    "test_listeners": 40,
+    "test_object_changes": 40,
+    "test_street": 40,
+    "test_ingest": 35,
 }
 _USUAL_SECONDS = 15.0
 

@@ -117,12 +117,15 @@ def test_a_second_server_on_the_same_state_folder_is_refused(server: Hilum) -> N
     assert "another `hilum serve` uses" in done.stderr
 
 
-def test_port_in_use_is_explained(tmp_path: Path, tiny: Tiny, server: Hilum) -> None:
-    other = hilum_with(tmp_path, tiny, {}, receive={"port": server.dicom_port})
+@pytest.mark.parametrize("section", ["receive", "api"])
+def test_a_port_in_use_is_said_before_anything_runs(tmp_path: Path, tiny: Tiny, server: Hilum, section: str) -> None:
+    port = {"receive": server.dicom_port, "api": server.api_port}[section]
+    other = hilum_with(tmp_path, tiny, {}, **{section: {"port": port}})
     done = subprocess.run(other.command("serve"), capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert f"port {server.dicom_port}" in done.stderr
-    assert "set receive.port" in done.stderr
+    assert f"{section}: cannot listen on 127.0.0.1 port {port}" in done.stderr
+    assert f"set {section}.port" in done.stderr
+    assert "process_started" not in done.stdout + done.stderr
 
 
 def test_a_stop_drains_and_leaves_nothing(server: Hilum, tmp_path: Path, router: CommitmentScu) -> None:
