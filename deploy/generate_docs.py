@@ -57,6 +57,7 @@ FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("due", "not_analysed", "image rejected, or the study completed without waiting"),
         ("leased", "not_analysed", "image rejected"),
         ("analysed", "due", "image replaced"),
+        ("not_analysed", "due", "its pixels had left the archive, and come again"),
         ("analysed", "erased", "the patient or the study is erased, in any state"),
     ),
     "compare": (

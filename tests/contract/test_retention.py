@@ -16,6 +16,7 @@ from hilum.domain import (
     CommitmentState,
     DeliveryState,
     Lane,
+    Outcome,
     ReadingState,
     SopReference,
     StudyState,
@@ -333,6 +334,42 @@ def test_pixels_that_come_again_are_kept_again(street: Street, clock: Clock, arc
     assert retention.release(older_than(clock, 1)) == 0, "its time begins anew"
     clock.now += HOUR + 1
     assert retention.release(older_than(clock, 1)) == 1000
+
+
+def wanted_after_retention(street: Street, clock: Clock, retention: Retention, *numbers: int) -> None:
+    """A study that no release could read; its pixels left, and then a person wants it read once more."""
+    street.receive("1.2.3", *numbers)
+    street.read(ReadingState.NOT_ANALYSED, "too_large")
+    street.assemble(Outcome.NOT_ANALYSED)
+    street.report()
+    street.deliver()
+    clock.now += HOUR
+    retention.release(older_than(clock, 0))
+    street.ledger.requeue("analyse", study_uid="1.2.3")
+
+
+def test_what_found_no_pixels_is_read_when_they_come_again(street: Street, clock: Clock, retention: Retention) -> None:
+    wanted_after_retention(street, clock, retention, 1, 2)
+    street.read(ReadingState.NOT_ANALYSED, "instance_missing")
+    street.assemble()
+    (before,) = street.rows(schema.study)
+    assert same_file_again(street, path="studies/again.dcm", received_at=clock.now) is RecordOutcome.RESTORED
+    assert [(row.state, row.reason) for row in street.rows(schema.reading)] == [("due", None), ("not_analysed", "instance_missing")]
+    (after,) = street.rows(schema.study)
+    assert (before.state, after.state, after.open_readings, after.revision) == ("closed", "due", 1, before.revision + 1)
+    assert same_file_again(street, path="studies/once_more.dcm") is RecordOutcome.DUPLICATE
+    assert street.rows(schema.study) == [after]
+
+
+def test_who_looks_for_pixels_in_the_moment_in_which_they_come_again_loses_its_lease(
+    street: Street, clock: Clock, retention: Retention
+) -> None:
+    wanted_after_retention(street, clock, retention, 1)
+    (held,) = street.claim("analyse")
+    assert same_file_again(street, path="studies/again.dcm", received_at=clock.now) is RecordOutcome.RESTORED
+    missing = Advance(ReadingState.NOT_ANALYSED, {"reason": "instance_missing"})
+    assert street.ledger.advance("analyse", [(held.lease, missing)]) == [False]
+    assert [row.open_readings for row in street.rows(schema.study)] == [1]
 
 
 def test_a_file_that_a_scan_finds_again_is_not_deleted_under_its_row(

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, insert, select, update
 
-from hilum.domain import ConflictState, Instance, ReadingState
+from hilum.domain import ConflictState, Instance, ReadingState, Reason
 from hilum.store import codec, comparing, expiring, newcomers, rejecting
 from hilum.store.archive import quarantine_path
 from hilum.store.arrival import Arrival
@@ -28,6 +28,8 @@ _FORMER_HEADER = select(former_header.c.digest).where(
 _LOCKED_READINGS = (
     select(reading.c.id).where(reading.c.instance_id.in_(bindparam("images", expanding=True))).order_by(reading.c.id).with_for_update()
 )
+_HAS_ENDED = reading.c.state.in_((ReadingState.ANALYSED, ReadingState.NOT_ANALYSED, ReadingState.FAILED))
+_MISSED_PIXELS = and_(reading.c.state == ReadingState.NOT_ANALYSED, reading.c.reason == Reason.INSTANCE_MISSING)
 
 
 class RecordOutcome(StrEnum):
@@ -42,18 +44,19 @@ class RecordOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What became of the arrival of an image that has a row. `corrected`: that row as it was, where the header has changed."""
+    """What became of the arrival of an image that has a row. `before`: that row as it was, where readings may follow from the arrival."""
 
     outcome: RecordOutcome
-    corrected: Row[Any] | None = None
+    before: Row[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """Readings that were opened again by a corrected header: so many for which the study waits, and those of `shadows`."""
+    """Readings that were opened again: so many for which the study waits, and those of `shadows`. `grows`: its quiet period begins anew."""
 
     waited_for: int = 0
     shadows: tuple[str, ...] = ()
+    grows: bool = True
 
 
 def record(connection: Connection, arrivals: Sequence[Arrival], now: float) -> list[RecordOutcome]:
@@ -70,8 +73,9 @@ def record(connection: Connection, arrivals: Sequence[Arrival], now: float) -> l
     known = {position: _record_known(connection, arrivals[position], now) for position in first}
     came = newcomers.insert_images(connection, new, now) if new else Newcomers()
     known |= {position: _record_known(connection, arrivals[position], now) for position in again}
-    opened = _read_again(connection, {place: item.corrected for place, item in known.items() if item.corrected is not None}, now)
-    if grown := _grown(arrivals, {**came.waited_for, **{position: item.waited_for for position, item in opened.items()}}):
+    opened = _read_again(connection, known, now)
+    more = {position: item.waited_for for position, item in opened.items() if item.grows}
+    if grown := _grown(arrivals, {**came.waited_for, **more}):
         grow(connection, grown, now)
     newcomers.insert_readings(connection, came)
     _compare_again(connection, came, [(arrivals[position], item.shadows) for position, item in opened.items()], now)
@@ -112,7 +116,7 @@ def _record_known(connection: Connection, arrival: Arrival, now: float) -> _Know
     if known.digest == new.digest:
         if known.pixels_removed_at is not None:
             _restore_pixels(connection, known, new)
-            return _Known(RecordOutcome.RESTORED)
+            return _Known(RecordOutcome.RESTORED, known)
         # Recorded again after a crash, the file is the row's own: it must be settled, not deleted.
         return _Known(RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE)
     if _is_header_revision(known, new):
@@ -146,27 +150,38 @@ def _remember(connection: Connection, instance_id: int, digest: str) -> None:
         connection.execute(insert(former_header), former)
 
 
-def _read_again(connection: Connection, corrected: Mapping[int, Row[Any]], now: float) -> dict[int, _Opened]:
-    """A corrected header may change what the pixels mean (Photometric Interpretation, view, age). By position."""
-    if images := [row.id for row in corrected.values() if not row.is_removed]:
+def _read_again(connection: Connection, known: Mapping[int, _Known], now: float) -> dict[int, _Opened]:
+    """By position. A corrected header may change what the pixels mean (Photometric Interpretation, view, age); pixels came back."""
+    again = {position: (item.outcome, item.before) for position, item in known.items() if item.before is not None}
+    if images := [row.id for _, row in again.values() if not row.is_removed]:
         connection.execute(_LOCKED_READINGS, {"images": images}).all()
-    return {position: _Opened() if row.is_removed else _open_readings(connection, row, now) for position, row in corrected.items()}
+    return {position: _opened(connection, outcome, row, now) for position, (outcome, row) in again.items()}
 
 
-def _open_readings(connection: Connection, known: Row[Any], now: float) -> _Opened:
+def _opened(connection: Connection, outcome: RecordOutcome, before: Row[Any], now: float) -> _Opened:
+    is_restored = outcome is RecordOutcome.RESTORED
+    if before.is_removed:
+        return _Opened(grows=not is_restored)
+    found = _open_readings(connection, before, now, _MISSED_PIXELS if is_restored else _HAS_ENDED)
+    return dataclasses.replace(found, grows=not is_restored or found.waited_for > 0)
+
+
+def _open_readings(connection: Connection, known: Row[Any], now: float, chosen: ColumnElement[bool]) -> _Opened:
     of_instance = reading.c.instance_id == known.id
     due = {"state": ReadingState.DUE, "due_at": now, "attempts": 0, "lapses": 0, **dict.fromkeys(_SAID)}
-    # One in progress read the old header: without its lease it cannot write.
+    # One in progress read the old header, or looks for a file that has left: without its lease it cannot write.
     connection.execute(update(reading).where(of_instance, reading.c.state == ReadingState.LEASED).values(due))
-    ended = (ReadingState.ANALYSED, ReadingState.NOT_ANALYSED, ReadingState.FAILED)
-    again = update(reading).where(of_instance, reading.c.state.in_(ended)).values(due)
+    again = update(reading).where(of_instance, chosen).values(due)
     opened = connection.execute(again.returning(reading.c.release, reading.c.is_shadow)).all()
     shadows = tuple(row.release for row in opened if row.is_shadow)
     return _Opened(len(opened) - len(shadows), shadows)
 
 
 def _restore_pixels(connection: Connection, known: Row[Any], new: Instance) -> None:
-    """Retention had removed the pixels and the sender sends them again: they are kept as long as those of a new image."""
+    """Retention had removed the pixels and the sender sends them again: they are kept as long as those of a new image.
+
+    What was to be read meanwhile, and found no pixels, is read now (`_read_again`).
+    """
     values = {"path": new.path, "size_bytes": new.size_bytes, "received_at": new.received_at, "pixels_removed_at": None}
     connection.execute(update(instance).where(instance.c.id == known.id).values(values))
     expiring.keep(connection, new.path)
