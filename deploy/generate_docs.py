@@ -49,7 +49,7 @@ STATES: Mapping[str, type[StrEnum]] = {
 # Transitions that no stage decides: they follow from an image that arrives, or from a newer result.
 FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "assemble": (
-        ("closed", "due", "a further image, or one is rejected or replaced"),
+        ("closed", "due", "a further image, or one is rejected or replaced, or a further release reads them"),
         ("due", "due", "a further image: the quiet period starts anew"),
         ("closed", "erased", "the patient or the study is erased, in any state"),
     ),

@@ -6,6 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -140,14 +141,49 @@ def test_a_study_shows_its_shadow_apart(rig: Rig, url: str) -> None:
     assert "Shadow, not reported" in page
 
 
-def test_the_whole_way_by_command(tiny: Tiny, tmp_path: Path, url: str) -> None:
-    config = tmp_path / "hilum.toml"
-    config.write_text(
+@pytest.fixture
+def config(tiny: Tiny, tmp_path: Path, url: str) -> Path:
+    file = tmp_path / "hilum.toml"
+    file.write_text(
         f'[site]\nstate_dir = "{tmp_path / "state"}"\n'
         f'[models]\nmanifests = "{tiny.manifests_dir}"\nbuilt = "{tiny.built_dir}"\nreleases = ["chest@1"]\n'
         f'[ledger]\nurl = "{url}"\n'
     )
+    return file
 
+
+def test_an_archive_is_read_by_the_candidate(config: Path, url: str) -> None:
+    def hilum(*words: str, status: int = 0) -> str:
+        answer = CliRunner().invoke(app, [*words, "--config", str(config)])
+        assert answer.exit_code == status, answer.output
+        return answer.output
+
+    with contextlib.closing(Rolling(url)) as rolling:
+        for study in ("1.2", "1.3"):
+            rolling.receive(study, 1)
+        rolling.read()
+        rolling.close_studies()
+        rolling.report()
+        rolling.receive("1.4", 1)
+        assert "`hilum rollout start ALIAS chest@2 --shadow`" in hilum("reanalyse", "chest@2", status=2)
+        hilum("rollout", "start", "chest", "chest@2", "--shadow")
+        assert "is not proved yet" in hilum("reanalyse", "chest@2", status=2)
+        confirm(url)
+        assert hilum("reanalyse", "chest@2", "--shadow", "--dry-run").startswith(
+            "2 images of 2 studies would be due for chest@2 as a shadow\n"
+        )
+        assert hilum("reanalyse", "chest@2", "--shadow", "--study", "1.2").startswith("1 image of 1 study due for chest@2 as a shadow\n")
+        rest = hilum("reanalyse", "chest@2", "--shadow", "--since", "2001-01-01")
+        assert "1 image of 1 study due" in rest
+        assert "left out: 1 study not closed" in rest
+        assert "no closed study is left for chest@2" in hilum("reanalyse", "chest@2", "--shadow", "--until", "2001-01-01", status=1)
+        rolling.clock.now = time.time() + 1  # that of the command
+        assert rolling.read("chest@2") == ["chest@2"] * 2
+        assert rolling.compare() == 2
+    assert "chest@2 read along with chest@1: 2 studies compared" in hilum("rollout", "show", "chest")
+
+
+def test_the_whole_way_by_command(config: Path, url: str) -> None:
     def hilum(*words: str, status: int = 0) -> str:
         answer = CliRunner().invoke(app, ["rollout", *words, "--config", str(config)])
         assert answer.exit_code == status, answer.output

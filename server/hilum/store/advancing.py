@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, Insert, and_, bindparam, case, insert, select, update
+from sqlalchemy import ColumnElement, Connection, Insert, and_, bindparam, case, func, insert, select, update
 
 from hilum.domain import Advance, DeliveryJob, DeliveryState, Document, Job, Lease, NewDocument, Result, ResultState
 from hilum.store import codec, comparing
@@ -31,7 +31,20 @@ _CLOSE_READINGS = update(study).where(study.c.id == bindparam("row")).values(ope
 _EARLIER_RESULTS = select(result.c.id, result.c.source_digest, result.c.is_current, result.c.state).where(
     result.c.study_instance_uid == bindparam("uid"), result.c.release == bindparam("by")
 )
-_LANE_OF_STUDY = select(study.c.lane).where(study.c.study_instance_uid == bindparam("uid"))
+_LANE_BY_ANY = (
+    select(func.min(reading.c.lane))
+    .where(reading.c.study_instance_uid == bindparam("uid"), reading.c.is_shadow.is_(False))
+    .scalar_subquery()
+)
+_LANE_BY_RELEASE = (
+    select(func.min(reading.c.lane))
+    .where(reading.c.study_instance_uid == bindparam("uid"), reading.c.release == bindparam("by"), reading.c.is_shadow.is_(False))
+    .scalar_subquery()
+)
+# The study's; but a release that has read it later than others, over an archive, does not hold up with its reports what is live.
+_LANE_OF_RESULT = select(case((_LANE_BY_RELEASE > _LANE_BY_ANY, _LANE_BY_RELEASE), else_=study.c.lane)).where(
+    study.c.study_instance_uid == bindparam("uid")
+)
 _RESULT_OF_DELIVERY = (
     select(document.c.result_id).join(delivery, delivery.c.document_id == document.c.id).where(delivery.c.id == bindparam("row"))
 )
@@ -82,7 +95,7 @@ def _insert_result(connection: Connection, new: Result, following: HandingOn) ->
         if old.state == ResultState.SHADOW if new.is_shadow else old.is_current:
             _supersede(connection, old.id, following.now)
     begun = _as_shadow(following.now) if new.is_shadow else following.begin_result(new)
-    lane = connection.execute(_LANE_OF_STUDY, {"uid": new.study_instance_uid}).scalar_one()
+    lane = connection.execute(_LANE_OF_RESULT, {"uid": new.study_instance_uid, "by": new.release}).scalar_one()
     values = {**codec.result_values(new), **begun, "is_current": not new.is_shadow, "lane": lane, "due_at": following.now}
     following.add_result(new, _inserted(connection, _NEW_RESULT, values), begun)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select
+from sqlalchemy import Connection, Row, bindparam, func, insert, select
 
 from hilum.domain import Rollout, RolloutMode, RolloutState, alias_of
 from hilum.store.rollout_rules import Chosen, choose
@@ -24,6 +24,7 @@ _READ_BY = (
     select(reading.c.release)
     .where(reading.c.study_instance_uid == bindparam("uid"), reading.c.is_shadow.is_(False))
     .group_by(reading.c.release)
+    .order_by(func.min(reading.c.id))
 )
 
 
@@ -91,7 +92,7 @@ def _new(found: Rollout, configured: str, study_uid: str) -> Chosen:
 
 
 def _began_with(connection: Connection, study_uid: str, found: Rollout) -> Chosen | None:
-    """The release that has read earlier images of the study, from before there was a rollout."""
+    """The release that has read earlier images of the study, from before there was a rollout; not one that has read the archive since."""
     ours = {found.configured, *found.releases}
     names = connection.execute(_READ_BY, {"uid": study_uid}).scalars()
     return next((Chosen(name) for name in names if name in ours or alias_of(name) == found.alias), None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from hilum.domain import ComparisonState
 from hilum.store.schema import comparison
@@ -31,6 +31,15 @@ def compared(connection: Connection, release: str, shadow: str, limit: int) -> C
 def last_pair(connection: Connection, releases: Collection[str]) -> tuple[str, str] | None:
     """The release reported and its shadow, both of these, of the newest comparison."""
     of_both = and_(comparison.c.release.in_(releases), comparison.c.shadow.in_(releases))
-    query = select(comparison.c.release, comparison.c.shadow).where(of_both).order_by(comparison.c.id.desc()).limit(1)
+    return _newest(connection, of_both)
+
+
+def last_read_along(connection: Connection, releases: Collection[str]) -> tuple[str, str] | None:
+    """The same, the release reported being any: one that the settings name alone may have read an archive along."""
+    return _newest(connection, comparison.c.shadow.in_(releases))
+
+
+def _newest(connection: Connection, chosen: ColumnElement[bool]) -> tuple[str, str] | None:
+    query = select(comparison.c.release, comparison.c.shadow).where(chosen).order_by(comparison.c.id.desc()).limit(1)
     row = connection.execute(query).first()
     return None if row is None else (row.release, row.shadow)

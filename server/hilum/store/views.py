@@ -216,6 +216,11 @@ class LedgerViews:
         with self._snapshot() as connection:
             return comparison_views.last_pair(connection, releases)
 
+    def last_read_along(self, releases: Collection[str]) -> tuple[str, str] | None:
+        """The release reported, whichever it is, and one of these that has read along with it last."""
+        with self._snapshot() as connection:
+            return comparison_views.last_read_along(connection, releases)
+
     def compared(self, release: str, shadow: str, limit: int) -> Comparisons:
         """What both have said about the studies that were compared last."""
         with self._snapshot() as connection:

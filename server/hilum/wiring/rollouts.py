@@ -104,8 +104,9 @@ class RolloutVerbs:
         return {"release": pair[0], "shadow": pair[1], **counts, "findings": findings}
 
     def _pair(self, found: dict[str, Any]) -> tuple[str, str] | None:
-        """Who was compared last: a candidate, or what has followed it."""
-        return self.views.last_compared({found["serving"], found["previous"], found["candidate"]} - {None})
+        """Who was compared last: a candidate, or what has followed it; else who has read an archive along (`hilum reanalyse --shadow`)."""
+        releases = {found["serving"], found["previous"], found["candidate"]} - {None}
+        return self.views.last_compared(releases) or self.views.last_read_along(releases)
 
     def _configured(self, alias: str) -> str:
         names = [name for name in self.settings.active_releases if alias_of(name) == alias]
