@@ -15,6 +15,7 @@ from deploy import generate_docs
 from hilum import cli, domain
 from hilum.deliver import statuses
 from hilum.settings import describe
+from hilum.store import requeueing
 from tests.support.metric_names import metric_names
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,6 +78,13 @@ def refusals() -> set[str]:
 def test_every_reason_of_a_refusal_is_documented():
     assert len(refusals()) > 5
     assert refusals() - words(page("states.md")) == set()
+
+
+def test_every_reason_of_a_refusal_can_be_requeued_by_its_name():
+    tables = page("states.md").partition("### Why a report of storage commitment")[2]
+    known = {reason for stage in ("deliver", "commit") for reason in requeueing.reasons(stage)}
+    assert known - set(domain.Reason) == set(re.findall(r"^\| `([a-z_]+)` \|", tables, re.MULTILINE))
+    assert refusals() - known == set()
 
 
 def commands(command: object, path: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -65,10 +66,14 @@ def requeue(
     destination: Annotated[str | None, typer.Option(help="Only deliveries to this destination.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every ended item of the stage, also what ended for good reason.")] = False,
 ) -> None:
-    """Make ended items of a stage due again: failed or not analysed images, failed reports, dead letters. Say which, or --all."""
+    """Make ended items of a stage due again: failed or not analysed images, failed reports, dead letters. Say which, or --all.
+
+    Exit status 0 also when nothing was to be done; 1: the ledger has no such study.
+    """
     from hilum.pipeline import STAGES  # noqa: PLC0415 - imports the ledger
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - the same
     from hilum.store.revision import require_revision  # noqa: PLC0415 - the same
+    from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
 
     if stage not in STAGES:
         print(f"hilum: unknown stage {stage!r}; use {', '.join(STAGES)}", file=sys.stderr)
@@ -79,6 +84,8 @@ def requeue(
     if destination and stage != "deliver":
         print("hilum: --destination belongs to the stage deliver", file=sys.stderr)
         raise typer.Exit(2)
+    if reason is not None:
+        _require_reason(stage, reason)
     settings = settings_of(config)
     if destination and destination not in settings.destinations:
         advice = f"put it back, or give up what waits for it: hilum destinations forget {destination}"
@@ -87,8 +94,23 @@ def requeue(
     chosen = {"reason": reason, "study_uid": study_uid, "destination_name": destination}
     with explained():
         require_revision(settings.ledger_url)
+        if study_uid and not LedgerViews(settings.ledger_url).has_study(study_uid):
+            print(f"hilum: no study {study_uid} in the ledger; `hilum find` looks for an Accession Number", file=sys.stderr)
+            raise typer.Exit(1)
         count = Ledger(settings.ledger_url).requeue(stage, **chosen, among=list(settings.destinations))
     print(f"{count} item{'' if count == 1 else 's'} of {stage} due again")
+
+
+def _require_reason(stage: str, reason: str) -> None:
+    """Exit status 2 for one for which no item of the stage ends: it is misspelt."""
+    from hilum.store.requeueing import reasons  # noqa: PLC0415 - imports the ledger
+
+    known = reasons(stage)
+    if reason not in known:
+        close = difflib.get_close_matches(reason, known, n=3, cutoff=0.5)
+        advice = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
+        print(f"hilum: no item of {stage} ends for a reason {reason!r}; {advice}", file=sys.stderr)
+        raise typer.Exit(2)
 
 
 @studies_app.command("complete")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Sequence
+from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, and_, case, false, func, select, update
 
@@ -18,6 +19,26 @@ from hilum.store.schema import comparison, delivery, document, reading, result, 
 
 _TOGETHER = 250  # rows, or studies, of one transaction: others wait for the ledger meanwhile, 0.1 ms for each
 _CHUNK = 10_000  # parameters of one statement; PostgreSQL takes 65,535, SQLite 32,766
+_OF_DELIVERIES: Final = (
+    "sop_class_refused",
+    "data_set_refused",
+    "not_authorised",
+    "operation_refused",
+    "not_a_dicom_object",
+    "file_exists",
+    "untrained_weights",
+    "class_ladder",
+    "superseded",
+    "destination_forgotten",
+    "sender_unknown",
+)
+_OF_COMMITMENTS: Final = ("no_address", "not_reported", "report_refused", "sop_class_refused")
+"""As docs/states.md explains them."""
+
+
+def reasons(stage: str) -> tuple[str, ...]:
+    """Every reason for which an item of this stage may have ended."""
+    return (*Reason, *{"deliver": _OF_DELIVERIES, "commit": _OF_COMMITMENTS}.get(stage, ()))
 
 
 def condition(

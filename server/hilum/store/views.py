@@ -85,6 +85,11 @@ class LedgerViews:
         with self._snapshot() as connection:
             return study_detail.detail(connection, study_instance_uid)
 
+    def has_study(self, study_instance_uid: str) -> bool:
+        """True if the study was ever recorded."""
+        with self._snapshot() as connection:
+            return study_detail.exists(connection, study_instance_uid)
+
     def study_of(self, sop_instance_uid: str) -> str | None:
         """Study Instance UID of an image, or of a report of ours; None: there is no such object."""
         with self._snapshot() as connection:
