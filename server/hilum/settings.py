@@ -785,6 +785,12 @@ class Settings(_Section):
         return tuple(sorted(title for title, sender in self.senders.items() if sender.maximum_associations is not None))
 
     @property
+    def own_paths(self) -> dict[Path, str]:
+        """Files and folders that these settings name, resolved, each with its setting; not watched ones, which hold what others make."""
+        sections = {name: getattr(self, name) for name in type(self).model_fields if name != "watch"}
+        return {path.resolve(): name for name, path in _our_paths(sections)}
+
+    @property
     def archive_dir(self) -> Path:
         """Where received objects are kept."""
         return self.site.state_dir / "archive"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import signal
 import sqlite3
 import subprocess
@@ -65,16 +66,16 @@ def draw(folder: Path, count: int) -> dict[str, Path]:
 
 def test_a_folder_is_taken_once_bit_for_bit_and_what_is_not_dicom_is_said(installation: Hilum, tmp_path: Path) -> None:
     made = draw(tmp_path / "files", 30)
-    (tmp_path / "files/readme.txt").write_text("no DICOM")
+    (tmp_path / "files/readme\n:100: [red].txt").write_text("no DICOM")
     (tmp_path / "files/empty").touch()
     (tmp_path / "files/DICOMDIR").write_bytes(bytes(128) + b"DICM")
     ct = make_instance(9, rows=32, columns=32, overrides={"SOPClassUID": "1.2.840.10008.5.1.4.1.1.2"})
     ct.file_meta.MediaStorageSOPClassUID = ct.SOPClassUID
     save(ct, tmp_path / "files/ct.dcm")
     done = ingest(installation, tmp_path / "files")
-    assert done.stdout.startswith("30 stored, 0 known, 0 discarded, 2 refused, 2 skipped, 0 failed"), done.stdout + done.stderr
+    assert done.stdout.startswith("30 stored, 0 known, 0 discarded, 2 refused, 2 skipped, 0 failed, 0 conflict"), done.stdout + done.stderr
     assert done.returncode == 1, "two were refused"
-    assert "readme.txt: not a DICOM file" in done.stderr
+    assert r"readme\n:100: [red].txt': not a DICOM file" in done.stderr
     assert "ct.dcm: SOP Class not accepted: CT Image Storage. Send CR, DX and Secondary Capture images only" in done.stderr
     assert stored(installation) == {uid: data_set_of(file) for uid, file in made.items()}
     assert {row["lane"] for row in rows(installation, "SELECT lane FROM reading")} == {2}, "the lane reanalysis"
@@ -100,6 +101,48 @@ def test_two_copies_with_different_headers_are_each_taken_once(installation: Hil
         assert ingest(installation, tmp_path / "files").stdout.startswith("0 stored, 2 known")
     assert rows(installation, "SELECT header_revision, digest FROM instance") == before
     assert stored(installation)[str(image.SOPInstanceUID)] == data_set_of(tmp_path / "files/b.dcm")
+
+
+def test_other_pixels_are_said_until_a_person_decides_and_written_once(installation: Hilum, tmp_path: Path) -> None:
+    """Beside all that is the installation's own, which is passed over."""
+    files = installation.folder / "files"
+    made = list(draw(files, 2).values())
+    content = made[0].read_bytes()
+    for number in range(2):
+        (files / f"{number}.dcm").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    quarantine = installation.folder / "state/archive/quarantine"
+    done = ingest(installation, installation.folder, "--jobs", 1)
+    assert done.stdout.startswith("2 stored, 1 known, 0 discarded, 0 refused, "), done.stdout + done.stderr
+    assert ", 1 conflict in " in done.stdout
+    assert "hilum conflicts list" in done.stderr
+    assert f"{installation.folder / 'state'}: Hilum's own (site.state_dir)" in done.stderr
+    assert done.returncode == 1
+    (held,) = [file for file in quarantine.rglob("*") if file.is_file()]
+    again = ingest(installation, files)
+    assert (again.returncode, again.stdout.partition(" in ")[0]) == (
+        1,
+        "0 stored, 3 known, 0 discarded, 0 refused, 0 skipped, 0 failed, 1 conflict",
+    )
+    assert f"conflict  {made[0]}: other pixels under a known SOP Instance UID" in again.stderr
+    assert [file for file in quarantine.rglob("*") if file.is_file()] == [held]
+    with sqlite3.connect(installation.folder / "state/ledger.sqlite") as connection:
+        connection.execute("UPDATE conflict SET state = 'kept'")
+    decided = ingest(installation, files)
+    assert (decided.returncode, decided.stdout.partition(",")[0], ", 0 conflict" in decided.stdout) == (0, "0 stored", True), decided.stderr
+    refused = ingest(installation, held)
+    assert (refused.returncode, "site.state_dir" in refused.stderr, refused.stdout) == (2, True, ""), refused.stderr
+
+
+def test_interrupted_it_says_what_it_has_done(installation: Hilum, tmp_path: Path) -> None:
+    draw(tmp_path / "files", 400)
+    os.mkfifo(tmp_path / "files/000")  # the first of all files: when it is said, the others are under way
+    with subprocess.Popen(installation.command("ingest", str(tmp_path / "files")), stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        assert "a pipe" in running.stderr.readline()
+        running.send_signal(signal.SIGINT)
+        said = running.stderr.read()
+    assert re.search(r"stopped   \d+ stored, .* 1 skipped, .*; the same command goes on", said), said
+    assert running.returncode not in (0, 2)
 
 
 def test_on_a_terminal_a_line_counts_along(installation: Hilum, tmp_path: Path) -> None:

@@ -6,14 +6,17 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pydicom import dcmread
 
 from hilum.domain import Lane
 from hilum.errors import Retry
-from hilum.receive.folder import Fate, FolderIntake, TakenFile, files
+from hilum.receive.folder import Fate, FolderIntake, TakenFile
+from hilum.receive.walk import Walk
 from hilum.settings import Receive, Settings, Site, Watch
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
@@ -40,6 +43,10 @@ def must_not_wait(reason: str) -> None:
     raise AssertionError(reason)
 
 
+def must_not_hear(taken: TakenFile) -> None:
+    raise AssertionError(taken)
+
+
 @pytest.fixture
 def intake(settings: Settings) -> Iterator[FolderIntake]:
     with taking(settings, ORIGIN, must_not_wait, threading.Event()) as (found, _):
@@ -62,6 +69,45 @@ def test_files_leave_the_room_that_associations_need(settings: Settings, tmp_pat
     small = settings.model_copy(update={"receive": Receive(reserve_bytes=0, reject_bytes=2 * free)})
     with pytest.raises(AssertionError, match="of disk are free"), taking(small, ORIGIN, must_not_wait, threading.Event()) as (intake, _):
         intake.take(drawn(tmp_path / "1.dcm"))
+
+
+def test_what_is_no_uid_is_refused_before_the_ledger_is_asked(settings: Settings, tmp_path: Path) -> None:
+    """PostgreSQL takes no NUL in a text, and whoever asked it would end."""
+    file = drawn(tmp_path / "1.dcm")
+    uid = str(dcmread(file, stop_before_pixels=True).SOPInstanceUID).encode()
+    file.write_bytes(file.read_bytes().replace(uid, uid[:4] + b"\0\0" + uid[6:]))
+
+    class NeverAsked:
+        def known_digests(self, sop_instance_uids: Sequence[str]) -> Mapping[str, Mapping[str, bool]]:
+            raise AssertionError(sop_instance_uids)
+
+    with taking(settings, ORIGIN, must_not_wait, threading.Event()) as (found, _):
+        taken = replace(found, known=NeverAsked()).take(file)
+    assert (taken.fate, taken.detail) == (Fate.REFUSED, "Media Storage SOP Instance UID (0002,0003) is not a valid UID")
+
+
+def test_what_is_ours_and_links_to_folders_are_passed_over_and_said(tmp_path: Path) -> None:
+    for name in ("in/1.dcm", "in/below/2.dcm", "state/archive/3.dcm", "state.txt", "key.pem", "elsewhere/4.dcm"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    for name, target in (("elsewhere", "elsewhere"), ("around", "in"), ("mine", "state/archive"), ("gone", "nowhere")):
+        (tmp_path / "in" / name).symlink_to(tmp_path / target)
+    heard = list[TakenFile]()
+    ours = {tmp_path / "state": "site.state_dir", tmp_path / "key.pem": "receive.tls_key_file"}
+    walk = Walk([tmp_path / "in"], ours, heard.append)
+    assert [path.relative_to(tmp_path / "in").as_posix() for path in walk.files()] == ["1.dcm", "gone", "below/2.dcm"]
+    assert {(taken.path.name, taken.fate) for taken in heard} == {("elsewhere", Fate.FAILED), ("mine", Fate.SKIPPED)}
+    heard.clear()
+    assert len(list(replace(walk, paths=[tmp_path / "in", tmp_path / "elsewhere"]).files())) == 4
+    assert [taken.path.name for taken in heard] == ["mine"]
+    heard.clear()
+    assert [path.name for path in replace(walk, paths=[tmp_path]).files()] == ["state.txt", "4.dcm", "1.dcm", "gone", "2.dcm"]
+    assert [(taken.path.name, taken.detail) for taken in heard] == [
+        ("state", "Hilum's own (site.state_dir)"),
+        ("key.pem", "Hilum's own (receive.tls_key_file)"),
+    ]
+    problems = replace(walk, paths=[tmp_path / "in", tmp_path / "state/archive", tmp_path / "key.pem"]).problems()
+    assert ["site.state_dir" in problems[0], "receive.tls_key_file" in problems[1]] == [True, True]
 
 
 def test_a_pipe_is_not_opened(intake: FolderIntake, tmp_path: Path) -> None:
@@ -108,7 +154,7 @@ def test_a_file_that_is_refused_is_told_in_its_own_words(intake: FolderIntake, t
 def test_a_folder_that_cannot_be_read_is_not_passed_over(intake: FolderIntake, tmp_path: Path) -> None:
     first, gone = drawn(tmp_path / "study/1.dcm"), tmp_path / "study/series"
     gone.mkdir()
-    walked = files([tmp_path / "study"])
+    walked = Walk([tmp_path / "study"], {}, must_not_hear).files()
     assert next(walked) == first
     gone.rmdir()  # as good as one that may not be read: root may read all
     assert [intake.take(path).fate for path in walked] == [Fate.FAILED]
@@ -173,7 +219,7 @@ def watched(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
 def test_a_file_that_cannot_be_moved_holds_up_nobody_and_stays_out_of_the_log(
     watched: Callable[[Watch], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    stuck, folder = f"{'DOE^JANE' * 31}.dcm", tmp_path / "inbox"  # as long as a name may be, so there is none beside it
+    stuck, folder = f"{'DOE^JANE' * 31}123.dcm", tmp_path / "inbox"  # as long as a name may be, so there is none beside it
     for name, seed in ((f"taken/{stuck}", 1), (stuck, 2), ("x.dcm", 3)):
         drawn(folder / name, seed)
     watched(Watch(path=folder, settle_seconds=0))

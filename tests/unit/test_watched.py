@@ -50,9 +50,15 @@ def test_what_was_not_taken_goes_aside_with_its_reason(tmp_path: Path, fate: Fat
     assert list(folder.whole(NOW)) == []
 
 
+def test_a_name_without_room_for_a_reason_beside_it_is_moved_when_it_was_taken(tmp_path: Path) -> None:
+    folder, name = WatchedFolder(tmp_path, "move", 0), "n" * 255
+    folder.settle(TakenFile(put(tmp_path / name, 9), Fate.STORED))
+    assert (tmp_path / "taken" / name).exists()
+
+
 def test_delete_deletes_what_is_in_the_archive_only(tmp_path: Path) -> None:
     folder = WatchedFolder(tmp_path, "delete", 0)
-    for fate in (Fate.STORED, Fate.KNOWN, Fate.DISCARDED):
+    for fate in (Fate.STORED, Fate.KNOWN, Fate.DISCARDED, Fate.CONFLICT):
         folder.settle(TakenFile(put(tmp_path / "1.dcm", 9), fate))
         assert not (tmp_path / "1.dcm").exists()
 
@@ -183,7 +189,9 @@ def test_links_to_files_are_followed_and_links_to_folders_are_not(tmp_path: Path
     put(tmp_path / "elsewhere/1.dcm", 9)
     for name, target in (("link.dcm", "elsewhere/1.dcm"), ("folder", "elsewhere"), ("nothing.dcm", "elsewhere/2.dcm")):
         (tmp_path / "watched" / name).symlink_to(tmp_path / target)
-    assert WatchedFolder(tmp_path / "watched", "keep", 0).whole(NOW) == [tmp_path / "watched/link.dcm"]
+    folder = WatchedFolder(tmp_path / "watched", "keep", 0)
+    assert folder.whole(NOW) == [tmp_path / "watched/link.dcm"]
+    assert folder.problems == {"a link to a folder; watch its target in a section of its own"}
 
 
 def test_what_cannot_be_resolved_holds_nobody_up_and_is_said(tmp_path: Path) -> None:

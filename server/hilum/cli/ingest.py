@@ -33,7 +33,10 @@ def ingest(
 ) -> None:
     """Take DICOM files into the archive, with the checks and promises of C-STORE. Repeat it safely: what is there is not written again.
 
-    A line on standard error for each file that was not taken, with the reason. Exit status 0: all DICOM objects are in.
+    A line on standard error for each file that was not taken, with the reason. Exit status 0: all DICOM objects are in. 1: some are
+    not; or a link to a folder was not followed; or other pixels under a known SOP Instance UID wait in quarantine (`hilum conflicts list`).
+
+    Files of this installation itself (its state folder, ledger, models and folder destinations) are passed over, with a line.
     """
     settings = migrated_settings(config)
     _require_known("lane", lane, _LANES)
@@ -43,16 +46,22 @@ def ingest(
     _require_known("Called AE Title", to := to or settings.receive.ae_titles[0], settings.receive.ae_titles)
     from hilum import telemetry  # noqa: PLC0415 - imports what other commands do not need
     from hilum.domain import Lane  # noqa: PLC0415 - the same
-    from hilum.receive.folder import Fate  # noqa: PLC0415 - the same
+    from hilum.receive.folder import IN_CONFLICT, Fate  # noqa: PLC0415 - the same
     from hilum.wiring import ingesting  # noqa: PLC0415 - the same
 
     telemetry.configure_logging("error", settings.log.format, "ingest")
     origin = ingesting.Origin(calling, to, None if lane == "route" else Lane[lane.upper()])
     began = time.monotonic()
     with explained(), _Progress() as progress:
-        fates = ingesting.ingest(settings, paths, origin, jobs, progress.note, progress.waiting)
-    print(", ".join(f"{fates[fate]} {fate}" for fate in Fate) + f" in {time.monotonic() - began:.1f} s")
-    is_all_in = not fates[Fate.REFUSED] and not fates[Fate.FAILED]
+        try:
+            fates = ingesting.ingest(settings, paths, origin, jobs, progress.note, progress.waiting)
+        except KeyboardInterrupt:
+            progress.say(f"stopped   {_counted(progress.counts, began)}; the same command goes on")
+            raise
+    print(_counted(fates, began))
+    if count := fates[Fate.CONFLICT]:
+        print(f"hilum: {count} file{'' if count == 1 else 's'}: {IN_CONFLICT}", file=sys.stderr)
+    is_all_in = not any(fates[fate] for fate in (Fate.REFUSED, Fate.FAILED, Fate.CONFLICT))
     raise typer.Exit(0 if is_all_in and sum(fates.values()) > fates[Fate.SKIPPED] else 1)
 
 
@@ -62,6 +71,12 @@ def _require_known(what: str, given: str, known: Sequence[str]) -> None:
         raise typer.Exit(2)
 
 
+def _counted(fates: Counter[Fate], began: float) -> str:
+    from hilum.receive.folder import Fate  # noqa: PLC0415 - imports what other commands do not need
+
+    return ", ".join(f"{fates[fate]} {fate}" for fate in Fate) + f" in {time.monotonic() - began:.1f} s"
+
+
 class _Progress:
     """A line that is written over on a terminal; elsewhere only what was not taken."""
 
@@ -69,11 +84,11 @@ class _Progress:
         from rich.console import Console  # noqa: PLC0415 - a fifth of a second
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - the same
 
-        self._console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
+        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
         columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
         self._bar = Progress(*columns, console=self._console, disable=not self._console.is_terminal)
         self._line = self._bar.add_task("", total=None)
-        self._counts: Counter[Fate] = Counter()
+        self.counts: Counter[Fate] = Counter()
 
     def __enter__(self) -> _Progress:
         self._bar.start()
@@ -84,11 +99,17 @@ class _Progress:
 
     def note(self, taken: TakenFile) -> None:
         """One file."""
-        self._counts[taken.fate] += 1
+        from hilum.receive.left_files import plain  # noqa: PLC0415 - imports what other commands do not need
+
+        self.counts[taken.fate] += 1
         if taken.detail:
-            self._console.print(f"{taken.fate:9} {taken.path}: {taken.detail}")
-        self._bar.update(self._line, description=", ".join(f"{count} {fate}" for fate, count in self._counts.items()))
+            self.say(f"{taken.fate:9} {plain(taken.path)}: {taken.detail}")
+        self._bar.update(self._line, description=", ".join(f"{count} {fate}" for fate, count in self.counts.items()))
 
     def waiting(self, reason: str) -> None:
         """Nothing goes on for the moment."""
-        self._console.print(f"waiting   {reason}")
+        self.say(f"waiting   {reason}")
+
+    def say(self, line: str) -> None:
+        """On standard error, above the line that counts."""
+        self._console.print(line)

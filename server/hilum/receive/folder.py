@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Final, Protocol
 
 import xxhash
 from pydicom.uid import MediaStorageDirectoryStorage
@@ -24,6 +23,7 @@ from hilum.receive.taking import Taken
 
 _CHUNK_BYTES = 1 << 20
 _PREFIX = slice(128, 132)
+IN_CONFLICT: Final = "other pixels under a known SOP Instance UID; they lie in quarantine until a person decides (`hilum conflicts list`)"
 
 
 class Fate(StrEnum):
@@ -35,6 +35,7 @@ class Fate(StrEnum):
     REFUSED = "refused"
     SKIPPED = "skipped"  # no DICOM object
     FAILED = "failed"  # it cannot be read
+    CONFLICT = "conflict"  # other pixels under a known SOP Instance UID, in quarantine, and no person has decided yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ class TakenFile:
 class Known(Protocol):
     """What the ledger knows of objects."""
 
-    def known_digests(self, sop_instance_uids: Sequence[str]) -> Mapping[str, Collection[str]]:
-        """Of these objects the digest of the data set that lies in the archive, and of those whose header was corrected. Raises Retry."""
+    def known_digests(self, sop_instance_uids: Sequence[str]) -> Mapping[str, Mapping[str, bool]]:
+        """Of these objects the digests of data sets that need not come again, and whether each waits in a conflict. Raises Retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,41 +104,32 @@ class FolderIntake:
         meta, start = file_meta.decode_of_others(beginning, self.calling_ae_title, self.called_ae_title)
         if meta.sop_class_uid == MediaStorageDirectoryStorage:
             return Fate.SKIPPED, "a DICOMDIR; give its folder, and its files are taken"
+        command = StoreCommand.of_file(meta)
+        command.require_consistent()  # before the ledger is asked: a database may refuse what is no UID
         stream.seek(start)
-        if self._is_known(meta.sop_instance_uid, stream):
-            return Fate.KNOWN, ""
+        if (known := self._known(meta.sop_instance_uid, stream)) is not None:
+            return known
         stream.seek(start)
-        with contextlib.closing(self.reception.begin(StoreCommand.of_file(meta))) as arriving:
+        with contextlib.closing(self.reception.begin(command)) as arriving:
             for chunk in _chunks(stream):
                 arriving.write([memoryview(chunk)])
             taken = arriving.commit()
         return (Fate.DISCARDED, "a report of ours") if taken is Taken.OWN_DOCUMENT else (Fate.STORED, "")
 
-    def _is_known(self, uid: str, stream: BinaryIO) -> bool:
-        """Whether it need not be written again. Only what is known by its SOP Instance UID is read for that.
+    def _known(self, uid: str, stream: BinaryIO) -> tuple[Fate, str] | None:
+        """What it is if it need not be written again. Only what is known by its SOP Instance UID is read for that.
 
         A file whose header was corrected since is known: taken once more, it would take the correction back. (Who sends it again by C-STORE
         may mean just that.)
         """
-        known = self.known.known_digests([uid]).get(uid, ())
-        return bool(known) and _digest(stream) in known
+        known = self.known.known_digests([uid]).get(uid)
+        if not known or (is_disputed := known.get(_digest(stream))) is None:
+            return None
+        return (Fate.CONFLICT, IN_CONFLICT) if is_disputed else (Fate.KNOWN, "")
 
 
 class _Unreadable(Exception):
     """The file, not the archive."""
-
-
-def files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Files, and all files below folders, each folder in order of names, while it is walked: there may be millions.
-
-    A folder that cannot be read is among them, so that it is not passed over in silence.
-    """
-    for path in paths:
-        unreadable: list[OSError] = []
-        for folder, below, names in os.walk(path, onerror=unreadable.append):
-            below.sort()
-            yield from (Path(folder, name) for name in sorted(names))
-        yield from (Path(error.filename) for error in unreadable)
 
 
 def _is_special(path: Path) -> bool:

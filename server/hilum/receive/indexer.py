@@ -144,8 +144,12 @@ class Indexer:
         maximum_backlog: int = _MAXIMUM_BACKLOG,
         patience_seconds: float = _PATIENCE_SECONDS,
         when_failed: Callable[[], None] = lambda: None,
+        outcomes: Counter[RecordOutcome] | None = None,
     ) -> None:
-        """`when_failed`: called on its thread when a bug has ended it; nothing is indexed from then on, so that the process must end."""
+        """`when_failed`: called on its thread when a bug has ended it; nothing is indexed from then on, so that the process must end.
+
+        `outcomes`: where it counts what became of files, but for those that were left behind.
+        """
         self._maximum_backlog, self._patience_seconds = maximum_backlog, patience_seconds
         self._settings, self._ledger, self._archive = settings, ledger, archive
         self._queue: queue.SimpleQueue[Acknowledged | None] = queue.SimpleQueue()
@@ -154,6 +158,7 @@ class Indexer:
         self.under_way: set[object] = set()  # what is being received now, and will be put
         self.failure: BaseException | None = None
         self._when_failed = when_failed
+        self._outcomes = Counter[RecordOutcome]() if outcomes is None else outcomes
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -225,10 +230,13 @@ class Indexer:
 
     def _try(self, batch: list[Acknowledged]) -> bool:
         try:
-            known = {item.file: item.instance for item in batch if item.instance is not None}
             with telemetry.cpu("index"):
-                left_behind = {item.file for item in batch if item.is_left_behind}
-                index([item.file for item in batch], self._settings, self._ledger, self._archive, known, left_behind)
+                if left_behind := [item.file for item in batch if item.is_left_behind]:  # they came before the others
+                    index(left_behind, self._settings, self._ledger, self._archive, left_behind=set(left_behind))
+                ours = {item.file: item.instance for item in batch if not item.is_left_behind}
+                if ours:
+                    known = {file: instance for file, instance in ours.items() if instance is not None}
+                    self._outcomes.update(index(list(ours), self._settings, self._ledger, self._archive, known))
         except (SQLAlchemyError, OSError) as error:
             self._failing_since = self._failing_since or time.monotonic()
             _log.error("not_indexed", files=len(batch), problem=_kind(error), advice="kept in unindexed; trying again")

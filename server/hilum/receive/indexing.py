@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import Counter
 from collections.abc import Iterator
 
 from hilum.receive.indexer import Indexer
@@ -12,7 +13,7 @@ from hilum.receive.policy import Policy
 from hilum.receive.reception import Maker, Reception
 from hilum.settings import Settings
 from hilum.store.archive import Archive
-from hilum.store.ledger import Ledger
+from hilum.store.ledger import Ledger, RecordOutcome
 
 
 def open_inbox(settings: Settings, process: str) -> Archive:
@@ -22,13 +23,21 @@ def open_inbox(settings: Settings, process: str) -> Archive:
 
 
 @contextlib.contextmanager
-def indexing(settings: Settings, ledger: Ledger, archive: Archive, stop: threading.Event, flush_seconds: float) -> Iterator[Reception]:
+def indexing(
+    settings: Settings,
+    ledger: Ledger,
+    archive: Archive,
+    stop: threading.Event,
+    flush_seconds: float,
+    outcomes: Counter[RecordOutcome] | None = None,
+) -> Iterator[Reception]:
     """Who takes objects into an archive that we hold. What a killed process left there is swept, or indexed, first.
 
     At the end rows are written, for `flush_seconds` at most. A bug that ends the indexing sets `stop` and is raised at the end.
+    `outcomes` counts what became of the objects.
     """
     archive.sweep(archive.process)
-    indexer = Indexer(settings, ledger, archive, when_failed=stop.set)
+    indexer = Indexer(settings, ledger, archive, when_failed=stop.set, outcomes=outcomes)
     for file in archive.left_behind([archive.process]):
         indexer.put_left_behind(file)
     indexer.start()

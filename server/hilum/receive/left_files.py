@@ -33,7 +33,7 @@ class LeftFiles:
         self.forget(taken.path)
         moment = iso(now, "seconds")
         reason = f"{taken.fate}: {taken.detail}" if taken.detail else str(taken.fate)
-        line = "\t".join((moment, f"{reason}; not moved: {problem}" if problem else reason, _plain(taken.path.relative_to(self.folder))))
+        line = "\t".join((moment, f"{reason}; not moved: {problem}" if problem else reason, plain(taken.path.relative_to(self.folder))))
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with self.file.open("a", encoding="utf-8") as stream:
             stream.write(f"{line}\n")
@@ -56,6 +56,6 @@ class LeftFiles:
         self._is_outdated = False
 
 
-def _plain(path: Path) -> str:
+def plain(path: Path) -> str:
     """On one line, whatever bytes the name has."""
     return str(path) if str(path).isprintable() else ascii(str(path))

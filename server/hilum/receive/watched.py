@@ -59,10 +59,10 @@ class WatchedFolder:
         if self.when_taken == "keep":
             self.leave(taken.path)
         elif taken.fate in NOT_TAKEN:
-            moved = self._move(taken.path, REFUSED_FOLDER)
+            moved = self._move(taken.path, REFUSED_FOLDER, has_reason=True)
             _reason_beside(moved).write_text(f"{taken.fate}: {taken.detail}\n", encoding="utf-8")
         elif self.when_taken == "move":
-            self._move(taken.path, TAKEN_FOLDER)
+            self._move(taken.path, TAKEN_FOLDER, has_reason=False)
         else:
             taken.path.unlink(missing_ok=True)
 
@@ -75,12 +75,12 @@ class WatchedFolder:
         known, found = files.waiting.get(file.name), files.stamp(file.name)
         return known is not None and found is not None and known[0] != found
 
-    def _move(self, file: Path, folder: str) -> Path:
-        """To the same place below `folder`; nothing there is overwritten, nor by the text beside it."""
+    def _move(self, file: Path, folder: str, *, has_reason: bool) -> Path:
+        """To the same place below `folder`; nothing there is overwritten, nor by the text beside it, if there will be one."""
         target = self.path / folder / file.relative_to(self.path)
         target.parent.mkdir(parents=True, exist_ok=True)
         number = 0
-        while target.exists() or _reason_beside(target).exists():
+        while target.exists() or (has_reason and _reason_beside(target).exists()):
             number += 1
             target = target.with_name(f"{file.stem}.{number}{file.suffix}")
         file.rename(target)

@@ -26,8 +26,8 @@ _PASSED_OVER: Final = frozenset({errno.ENOENT, errno.ELOOP, errno.EACCES, errno.
 class WatchedFiles:
     """`seen`: files that were taken, or left; they are nothing to us until they change. `waiting`: the others, as what and since when.
 
-    `below`: the folders in it. What begins with a dot is somebody else's. `problems`: why entries were passed over, in the words of the
-    file system, as for a link to itself; they hold nobody up.
+    `below`: the folders in it, but for linked ones. What begins with a dot is somebody else's. `problems`: why entries were passed over, in
+    the words of the file system, as for a link to itself; they hold nobody up.
     """
 
     folder: Path
@@ -112,6 +112,8 @@ def _stamps(entries: Iterator[os.DirEntry[str]], problems: set[str]) -> Iterator
             continue
         if stat.S_ISREG(status.st_mode):
             yield entry.name, _stamp_of(status)
+        elif stat.S_ISDIR(status.st_mode):
+            problems.add("a link to a folder; watch its target in a section of its own")
 
 
 def _stamp_of(status: os.stat_result) -> Stamp:

@@ -39,6 +39,13 @@ def with_studies(connection: Connection, found: Sequence[Item]) -> list[Item]:
     return [{**item, "study_instance_uid": studies.get(item["sop_instance_uid"])} for item in found]
 
 
+def kept_out(connection: Connection, sop_instance_uids: Sequence[str]) -> list[tuple[str, str, bool]]:
+    """SOP Instance UID and digest of what is not in use, and whether nobody has decided on it yet; not what was taken as the image."""
+    chosen = and_(conflict.c.sop_instance_uid.in_(sop_instance_uids), conflict.c.state != ConflictState.REPLACED)
+    found = connection.execute(select(conflict.c.sop_instance_uid, conflict.c.digest, conflict.c.state).where(chosen))
+    return [(row.sop_instance_uid, row.digest, row.state == ConflictState.HELD) for row in found]
+
+
 def find(connection: Connection, conflict_id: int) -> Row[Any] | None:
     """A conflict's row, locked."""
     return connection.execute(select(conflict).where(conflict.c.id == conflict_id).with_for_update()).first()

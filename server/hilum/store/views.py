@@ -153,16 +153,21 @@ class LedgerViews:
             found = connection.execute(select(instance.c.sop_instance_uid, instance.c.digest).where(chosen))
             return {row.sop_instance_uid: row.digest for row in found}
 
-    def known_digests(self, sop_instance_uids: Sequence[str]) -> dict[str, set[str]]:
-        """As `digests`, and those of data sets that a corrected header has replaced."""
+    def known_digests(self, sop_instance_uids: Sequence[str]) -> dict[str, dict[str, bool]]:
+        """As `digests`, and those of data sets that a corrected header has replaced, or that are other pixels under a known UID.
+
+        Of each whether it is in quarantine and waits for a person; what a person has kept out or discarded stays so.
+        """
         joined = instance.outerjoin(former_header, former_header.c.instance_id == instance.c.id)
         columns = (instance.c.sop_instance_uid, instance.c.digest, instance.c.pixels_removed_at, former_header.c.digest.label("former"))
-        known: dict[str, set[str]] = {}
+        known: dict[str, dict[str, bool]] = {}
         with self._snapshot() as connection:
             chosen = select(*columns).select_from(joined).where(instance.c.sop_instance_uid.in_(sop_instance_uids))
             for row in connection.execute(chosen):
-                digests = known.setdefault(row.sop_instance_uid, set())
-                digests.update({row.former} - {None}, {row.digest} if row.pixels_removed_at is None else ())
+                kept = (row.former, row.digest if row.pixels_removed_at is None else None)
+                known.setdefault(row.sop_instance_uid, {}).update((digest, False) for digest in kept if digest is not None)
+            for uid, digest, is_held in conflicts.kept_out(connection, list(known)) if known else ():
+                known[uid].setdefault(digest, is_held)
         return known
 
     def due_readings(self, at_most: int) -> int:

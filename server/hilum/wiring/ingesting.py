@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +17,13 @@ from pathlib import Path
 from hilum.domain import Lane
 from hilum.errors import ConfigurationError, Retry
 from hilum.receive.file_lane import folder_in_lane
-from hilum.receive.folder import Fate, FolderIntake, TakenFile, files
+from hilum.receive.folder import Fate, FolderIntake, TakenFile
 from hilum.receive.indexing import indexing, open_inbox
+from hilum.receive.walk import Walk
 from hilum.receive.watermarks import Watermarks
 from hilum.settings import Settings
 from hilum.store.archive import Archive
-from hilum.store.ledger import Ledger
+from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.views import LedgerViews
 
 _AHEAD = 4  # files in hand for each thread: enough to keep it busy, few enough to stop soon
@@ -72,7 +73,7 @@ class Origin:
 
 def ingest(
     settings: Settings,
-    paths: Iterable[Path],
+    paths: Sequence[Path],
     origin: Origin,
     jobs: int,
     note: Callable[[TakenFile], None],
@@ -80,29 +81,48 @@ def ingest(
 ) -> Counter[Fate]:
     """Take all files; each is durable and has its row, or is counted with its reason. Safe to repeat, and to interrupt.
 
-    `note` hears of each file, `waiting` why nothing goes on for the moment. Raises ConfigurationError, and Retry if rows are still missing.
+    `note` hears of each file, `waiting` why nothing goes on for the moment. Raises ConfigurationError, also for a path in what is Hilum's
+    own, and Retry if rows are still missing.
     """
-    fates: Counter[Fate] = Counter()
+    fates, outcomes = Counter[Fate](), Counter[RecordOutcome]()
     stop = threading.Event()
-    with taking(settings, origin, waiting, stop) as (intake, archive), ThreadPoolExecutor(jobs, "ingest") as threads:
+
+    def heard(taken: TakenFile) -> None:
+        fates[taken.fate] += 1
+        note(taken)
+
+    walk = Walk(paths, settings.own_paths, heard)
+    if problems := walk.problems():
+        raise ConfigurationError(problems)
+    with taking(settings, origin, waiting, stop, outcomes) as (intake, archive), ThreadPoolExecutor(jobs, "ingest") as threads:
         try:
-            for taken in _each(intake, files(paths), threads, jobs * _AHEAD):
-                fates[taken.fate] += 1
-                note(taken)
+            for taken in _each(intake, walk.files(), threads, jobs * _AHEAD):
+                heard(taken)
         finally:
             stop.set()  # after Ctrl-C a thread must not wait for a full disk
     if left := sum(1 for _ in archive.unindexed(archive.process)):
         raise Retry(f"{left} files are durable in the archive and wait for their rows: look at the ledger, then start this again")
-    return fates
+    return _as_recorded(fates, outcomes)
+
+
+def _as_recorded(fates: Counter[Fate], outcomes: Counter[RecordOutcome]) -> Counter[Fate]:
+    """What was durable, and turned out to be known or in conflict only when it was to get its row, as another file of the same call."""
+    late = Counter({Fate.KNOWN: outcomes[RecordOutcome.DUPLICATE], Fate.CONFLICT: outcomes[RecordOutcome.CONFLICT]})
+    return fates + late - Counter({Fate.STORED: late.total()})
 
 
 @contextlib.contextmanager
 def taking(
-    settings: Settings, origin: Origin, waiting: Callable[[str], None], stop: threading.Event
+    settings: Settings,
+    origin: Origin,
+    waiting: Callable[[str], None],
+    stop: threading.Event,
+    outcomes: Counter[RecordOutcome] | None = None,
 ) -> Iterator[tuple[FolderIntake, Archive]]:
     """What takes files, and where to. At the end their rows are written, or they lie in `unindexed` for the next one.
 
-    `stop` ends a wait for the disk or the ledger (Stopped); it is set if a bug ends the indexing, which is raised at the end.
+    `stop` ends a wait for the disk or the ledger (Stopped); it is set if a bug ends the indexing, which is raised at the end. `outcomes`
+    counts what became of files when they got their rows.
     """
     said = SaidWaits(waiting)
 
@@ -116,7 +136,7 @@ def taking(
         contextlib.closing(Ledger(url)) as ledger,
         contextlib.closing(LedgerViews(url)) as views,
         _own_archive(settings, origin.lane) as archive,
-        indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception,
+        indexing(settings, ledger, archive, stop, _FLUSH_SECONDS, outcomes) as reception,
     ):
         watermarks = Watermarks(settings.receive, archive, views)
         yield FolderIntake(reception, views, origin.calling_ae_title, origin.called_ae_title, pause, watermarks.rejection), archive

@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from hilum import telemetry
 from hilum.domain import Lane
 from hilum.receive.file_lane import takers
-from hilum.receive.folder import FolderIntake, TakenFile
+from hilum.receive.folder import Fate, FolderIntake, TakenFile
 from hilum.receive.left_files import LeftFiles
 from hilum.receive.scan import recover
 from hilum.receive.threads import log_failures, start_thread
@@ -122,6 +122,8 @@ def _take_one(name: str, folder: WatchedFolder, intake: FolderIntake, left: Left
         left.forget(path)
     if problem:
         log.error("file_not_moved", watch=name, problem=problem, advice="it stays where it is until it changes; look at it", **named)
+    if taken.fate is Fate.CONFLICT:
+        log.warning("conflict", watch=name, advice=taken.detail)
     if taken.fate in NOT_TAKEN:
         log.warning("file_not_taken", watch=name, fate=taken.fate.value, detail=taken.detail, **named)
 
