@@ -1,7 +1,8 @@
-"""What happens around every request: its size is bounded, its duration becomes a metric, its response gets headers that browsers heed."""
+"""What happens around every request: its body is bounded, its duration becomes a metric, its response gets headers that browsers heed."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Final
 
@@ -16,14 +17,15 @@ from hilum.telemetry import REQUEST_SECONDS
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _MAXIMUM_BODY_BYTES: Final = 65536  # orders are small; a body is read into memory before anybody has shown a token
 _STREAMED: Final = f"{stow.PREFIX}/"
+_BODY_SECONDS: Final = 20.0  # for all of such a body; one that is streamed has limits of its own (receive.network_timeout_seconds)
 _LENGTH_DIGITS = 12  # more is too long whatever the number, and no reason to convert it
 
 
 class Around:
     """ASGI middleware, outermost of ours: also errors are measured and guarded."""
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, body_seconds: float = _BODY_SECONDS) -> None:
+        self._app, self._body_seconds = app, body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse its body."""
@@ -46,9 +48,39 @@ class Around:
             await send(message)
 
         try:
-            await (_refusal(scope) or self._app)(scope, receive, send_guarded)
+            await (_refusal(scope) or await self._with_body(scope, receive))(scope, receive, send_guarded)
         finally:
             REQUEST_SECONDS.labels(_route(scope), method, str(status)).observe(time.perf_counter() - started)
+
+    async def _with_body(self, scope: Scope, receive: Receive) -> ASGIApp:
+        """What answers: the application, with the whole body of a request that is not streamed, or 408."""
+        if scope["path"].startswith(_STREAMED) or Headers(scope=scope).get("content-length", "0") == "0":
+            return self._app
+        try:
+            async with asyncio.timeout(self._body_seconds):
+                first: Message | None = await _whole(receive)
+        except TimeoutError:
+            return problem(408, f"The body did not come within {self._body_seconds:g} s.", headers={"Connection": "close"})
+
+        async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+            async def replay() -> Message:
+                nonlocal first
+                message, first = first, None
+                return message or await receive()
+
+            await self._app(scope, replay, send)
+
+        return answer
+
+
+async def _whole(receive: Receive) -> Message:
+    """The body as one message, or that the peer has gone."""
+    body = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body", False):
+            return {**message, "body": body} if message["type"] == "http.request" else message
 
 
 def _guard(headers: MutableHeaders) -> None:

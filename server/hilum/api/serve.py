@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
 
+from hilum import telemetry
+from hilum.api.connections import Connection, Limits
+
 _FINISH_SECONDS = 10
 _TICK_SECONDS = 0.5  # the Date of answers is that old at most
 _KEEP_ALIVE_SECONDS = 20
+_WAITING_CONNECTIONS = 128  # asyncio tries as often to accept one while there is no descriptor for it, and logs each try
+_REPEAT_SECONDS = 60.0
+_NO_DESCRIPTOR = "socket.accept() out of system resource"
+log = telemetry.logger("api")
 
 
 class _Server(uvicorn.Server):
@@ -28,24 +38,59 @@ class _Server(uvicorn.Server):
         """Leave the process's handlers as they are."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """With our words for what goes wrong in the loop."""
+        asyncio.get_running_loop().set_exception_handler(LoopErrors())
+        await super().startup(sockets)
+
     async def main_loop(self) -> None:
         """Until asked to stop. uvicorn's own loop looks ten times a second, which is a quarter of what an idle server costs."""
-        while not self._stop.is_set() and not await self.on_tick(0):  # noqa: ASYNC110 - the event is a thread's
+        while not self._stop.is_set() and not await self.on_tick(0):
             await asyncio.sleep(_TICK_SECONDS)
+            for connection in list(self.server_state.connections):
+                cast("Connection", connection).close_if_late(time.monotonic())
 
 
-def serve_api(app: FastAPI, listening: socket.socket, stop: threading.Event, finish_seconds: int = _FINISH_SECONDS) -> None:
+class LoopErrors:
+    """Logs errors that reach the event loop, without asyncio's words: they quote messages. A lack of descriptors once a minute."""
+
+    def __init__(self) -> None:
+        self._said_at = -_REPEAT_SECONDS
+
+    def __call__(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """As `loop.set_exception_handler` wants it."""
+        if context["message"] != _NO_DESCRIPTOR:
+            log.error("loop_error", what=context["message"], exc_info=context.get("exception"))
+        elif time.monotonic() - self._said_at >= _REPEAT_SECONDS:
+            self._said_at = time.monotonic()
+            log.error("no_descriptors", error=_words(context), advice="connections wait; see ulimit -n of this process")
+
+
+def _words(context: dict[str, Any]) -> str:
+    return str(getattr(context.get("exception"), "strerror", ""))
+
+
+def serve_api(
+    app: FastAPI,
+    listening: socket.socket,
+    stop: threading.Event,
+    finish_seconds: int = _FINISH_SECONDS,
+    limits: Limits | None = None,
+) -> None:
     """Serve until `stop` is set, then finish requests in progress. Blocks. The access log is off: metrics count the requests.
 
     `finish_seconds`: requests that take longer then are cancelled.
     """
+    connection = functools.partial(Connection, limits=limits or Limits())
     config = uvicorn.Config(
         app,
+        http=cast("type[asyncio.Protocol]", connection),
         access_log=False,
         log_config=None,
         lifespan="off",
         ws="none",
         server_header=False,
+        backlog=_WAITING_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=finish_seconds,
     )
