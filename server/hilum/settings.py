@@ -12,6 +12,7 @@ import json
 import os
 import re
 import tomllib
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -624,6 +625,14 @@ class Api(_Section):
         description="Bearer token for /api and password of the pages; empty: none, loopback only. Give it by HILUM_API__TOKEN.",
         repr=False,
     )
+
+    @field_validator("token")
+    @classmethod
+    def _token_can_be_sent(cls, value: str) -> str:
+        """A header cannot carry others (RFC 9110 5.5), so nobody would get in. From a file it often has a line end."""
+        if value != value.strip() or any(unicodedata.category(letter) == "Cc" for letter in value):
+            raise ValueError("a token must not begin or end with white space, nor hold a line end or another control character")
+        return value
 
     @model_validator(mode="after")
     def _token_when_public(self) -> Api:

@@ -235,6 +235,13 @@ def test_the_token_is_never_shown(tmp_path: Path) -> None:
     assert "5" not in "".join(wrong).replace("given.toml", "").replace(str(tmp_path), "")
 
 
+@pytest.mark.parametrize("token", ["very-secret\n", " very-secret", "very-secret\xa0", "very\tsecret", "very\x7fsecret"])
+def test_a_token_that_no_header_can_carry_is_refused_and_not_shown(tmp_path: Path, token: str) -> None:
+    wrong = problems(tmp_path, f"[api]\ntoken = {json.dumps(token)}\n")
+    assert ["must not begin or end with white space" in problem for problem in wrong] == [True]
+    assert "very" not in wrong[0]
+
+
 def test_what_kubernetes_says_of_a_service_called_hilum_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "HILUM_SERVICE_HOST": "10.0.0.1",
