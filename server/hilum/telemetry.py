@@ -16,7 +16,7 @@ import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
@@ -185,28 +185,48 @@ def cpu(stage: str) -> _Section:
     return _Section(stage)
 
 
+_HANDLER: Final = "hilum"
+
+
 def configure_logging(level: str, style: str, process: str) -> None:
-    """Structured logs on standard error. No library's debug output is let through: theirs may hold patient data."""
+    """Structured logs on standard error, of libraries, too. No library's debug output is let through: theirs may hold patient data."""
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if style == "json" else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
+    processors: list[structlog.typing.Processor] = [
+        _naming(process),
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.ExceptionRenderer(_without_messages),
+        renderer,
+    ]
     structlog.configure(
-        processors=[
-            _naming(process),
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.ExceptionRenderer(_without_messages),
-            renderer,
-        ],
+        processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, level.upper())),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )
     silence_libraries()
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    _log_libraries(processors)
     _log_uncaught()
+
+
+def _log_libraries(processors: Sequence[structlog.typing.Processor]) -> None:
+    """As ours. In place of what an earlier call has set: a process logs before it has read how."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.set_name(_HANDLER)
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_naming_library, *processors]))
+    root = logging.getLogger()
+    for earlier in [item for item in root.handlers if item.name == _HANDLER]:
+        root.removeHandler(earlier)
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+
+
+def _naming_library(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """In place of what ProcessorFormatter adds. `stack_info` is text of frames, without values."""
+    record = event.pop("_record")
+    del event["_from_structlog"]
+    return {"library": record.name, **event}
 
 
 def _naming(process: str) -> structlog.typing.Processor:
@@ -221,11 +241,12 @@ def _naming(process: str) -> structlog.typing.Processor:
 def silence_libraries() -> None:
     """Keep libraries from printing what they read: pydicom's warnings quote element values, so patient data (promise 10).
 
-    All warnings, because one is attributed to whichever module pydicom was called from, and that may be ours. Their lines end at
+    python_multipart's say what we answer and log ourselves. All warnings, because one is attributed to whichever module pydicom was called
+    from, and that may be ours. Their lines end at
     a handler that drops them: a level would not do, pydicom sets its own when it is imported later.
     """
     warnings.simplefilter("ignore")
-    for name in ("pydicom", "pynetdicom", "highdicom"):
+    for name in ("pydicom", "pynetdicom", "highdicom", "python_multipart"):
         library = logging.getLogger(name)
         library.setLevel(logging.CRITICAL)
         library.propagate = False
@@ -256,14 +277,6 @@ def _named(error: BaseException) -> str:
 
 def _without_messages(exc_info: structlog.typing.ExcInfo) -> str:
     return traceback_without_messages(exc_info[1])
-
-
-class _Formatter(logging.Formatter):
-    """For lines of libraries."""
-
-    def formatException(self, ei: Any) -> str:  # noqa: N802, ANN401 - the name and the type are logging's
-        """As our own lines."""
-        return traceback_without_messages(ei[1])
 
 
 def _log_uncaught() -> None:

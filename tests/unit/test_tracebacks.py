@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import logging
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from typing import Any
 
 import pytest
 
@@ -75,6 +73,7 @@ def test_frames_of_another_process_are_kept_without_its_message() -> None:
 PROGRAM = """
 import logging, threading, warnings
 from hilum import telemetry
+telemetry.configure_logging("info", "console", "test")
 telemetry.configure_logging("debug", "json", "test")
 name = "Doe" + "^" + "Jane"
 telemetry.logger("room").error("ours", exc_info=ValueError(name))
@@ -86,6 +85,8 @@ warnings.warn(name)
 import pydicom
 pydicom.dataelem.DataElement("PatientAge", "AS", name)
 logging.getLogger("pydicom").warning(name)
+logging.getLogger("python_multipart.multipart").warning(name)
+logging.getLogger("uvicorn.error").warning("two\\nlines %s", "of text")
 thread = threading.Thread(target=lambda: [][name])
 thread.start()
 thread.join()
@@ -97,13 +98,8 @@ def test_no_way_to_standard_error_carries_a_message() -> None:
     ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60)
     assert ran.returncode == 1
     assert "^" not in ran.stderr + ran.stdout, ran.stderr
-    lines = [json.loads(line) for line in ran.stderr.splitlines() if line.startswith("{")]
-    assert [line["event"] for line in lines] == ["ours", "uncaught", "uncaught"]
+    lines = [json.loads(line) for line in ran.stderr.splitlines()]
+    assert [line["event"] for line in lines] == ["ours", "theirs", "two\nlines of text", "uncaught", "uncaught"]
+    assert {(line["process"], line["level"]) for line in lines} == {("test", level) for level in ("error", "warning", "critical")}
+    assert [line["library"] for line in lines if "library" in line] == ["uvicorn.error"] * 2
     assert [kind for kind in ("ValueError", "LookupError", "TypeError", "SyntaxError") if kind not in ran.stderr] == []
-
-
-def test_the_formatter_of_libraries_is_ours() -> None:
-    formatter: Any = telemetry._Formatter("%(message)s")
-    error = caught(ValueError(NAME))
-    record = logging.LogRecord("x", logging.ERROR, "f", 1, "said", (), (type(error), error, error.__traceback__))
-    assert NAME not in formatter.format(record)
