@@ -47,6 +47,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
         ("/health/ready?roles=receive", "query"),
         ("/api/v1/studies?stat=closed", "query"),
         ("/api/v1/queues?DOE=1", "query"),
+        ("/api/v1/studies?state=closed&limit=2&state=failed", "query.state"),
     ],
 )
 def test_a_bad_request_is_told_where_and_never_repeated(rig: Rig, path: str, place: str) -> None:
@@ -59,7 +60,14 @@ def test_a_bad_request_is_told_where_and_never_repeated(rig: Rig, path: str, pla
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "status"), [("GET", "/nowhere", 404), ("GET", "/api/v1/../x", 404), ("DELETE", "/api/v1/studies", 405)]
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("GET", "/api/v1/../x", 404),
+        ("GET", "/api/v1/studies/", 404),  # and no redirect
+        ("GET", "/associations/", 404),
+        ("DELETE", "/api/v1/studies", 405),
+    ],
 )
 def test_no_such_route(rig: Rig, method: str, path: str, status: int) -> None:
     response = rig.client.request(method, path)

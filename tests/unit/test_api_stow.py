@@ -235,6 +235,13 @@ def test_what_is_before_the_first_part_is_ignored(preamble: bytes, step: int) ->
     assert taken(*(body[start : start + step] for start in range(0, len(body), step))) == [b"one", b"\r\n--two"]
 
 
+@pytest.mark.parametrize("step", [1, 5, 1 << 20])
+@pytest.mark.parametrize("preamble", [b"", b"--B in a line \r\n"])
+def test_delimiters_may_have_blanks_behind_them(preamble: bytes, step: int) -> None:
+    body = preamble + b"--B \t" + b" " * 900 + b"\r\n\r\none\r\n--B  \r\n\r\ntwo\r\n--B-- \r\n"
+    assert taken(*(body[start : start + step] for start in range(0, len(body), step))) == [b"one", b"two"]
+
+
 @pytest.mark.parametrize("body", [b"x" * 100_000, b"no part at all"])
 def test_a_body_that_never_begins_is_said_so(body: bytes) -> None:
     with pytest.raises(HTTPException) as refused:

@@ -47,6 +47,12 @@ def only_row(folder: Path) -> dict[str, Any]:
 # Content, headers, path; the status; outcome, reason, stored, refused; in the advice.
 REFUSED: dict[str, tuple[tuple[bytes, dict[str, str], str], int, tuple[str, str, int, int], str]] = {
     "another media type": ((b"{}", JSON, "/studies"), 415, ("rejected", "http_415", 0, 0), "STOW-RS answered 415: Send multipart/related"),
+    "compressed": (
+        (b"x", {**HEADERS, "Content-Encoding": "gzip"}, "/studies"),
+        415,
+        ("rejected", "http_415", 0, 0),
+        "of Content-Encoding gzip nothing is decoded here",
+    ),
     "a study that is none": ((body(IMAGE), HEADERS, "/studies/abc"), 422, ("rejected", "http_422", 0, 0), "not that of a study"),
     "another site's page": ((b"", {**HEADERS, "Origin": "http://evil"}, "/studies"), 403, ("rejected", "http_403", 0, 0), "another site"),
     "no multipart": ((b"x", HEADERS, "/studies"), 400, ("aborted", "http_400", 0, 0), "not a multipart body"),
@@ -110,7 +116,7 @@ def test_what_is_taken_has_no_row_of_its_own_and_nothing_is_kept_of_what_was_sen
     image.PatientName, image.PatientID = "SECRET^NAME", "SECRET-ID"
     content = encoded(image)
     with served(tmp_path, threading.Event(), 60.0) as (port, _):
-        assert post(port, body(content)) == 200
+        assert post(port, body(content), headers={"Content-Type": 'Multipart/Related; type="Application/DICOM"; boundary=B'}) == 200
         assert post(port, body(content), path="/studies/1.2") == 409
         assert post(port, content) == 400
     assert [row["outcome"] for row in rows(tmp_path)] == ["released", "aborted"]

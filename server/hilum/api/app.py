@@ -52,6 +52,7 @@ def create_app(parts: Parts, *, with_studies: bool = True) -> FastAPI:
         openapi_tags=_TAGS,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # behind a proxy that ends TLS they would go to plain http, with what is sent again there
         responses=documented(503),
         **_NO_TELEMETRY,
     )

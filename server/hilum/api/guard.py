@@ -1,16 +1,17 @@
 """Who may read, and what may be asked.
 
 A token where one is set (Bearer, or as the password of HTTP Basic: a browser asks for that by itself), else only callers that
-address this host by a loopback name. Nothing is changed for a page of another site. No unknown query parameter: a filter with a
-typo must not answer with everything.
+address this host by a loopback name. Nothing is changed for a page of another site. No unknown query parameter, and none twice that
+is no list: a filter with a typo must not answer with everything, nor one of two as if it were both.
 """
 
 from __future__ import annotations
 
 import base64
 import secrets
+from collections import Counter
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, get_args, get_origin
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
@@ -60,11 +61,21 @@ def _host_of(origin: str) -> str | None:
 
 
 def only_known_parameters(request: Request) -> None:
-    """Raise RequestValidationError if the query names a parameter that this route does not have."""
-    known = [field.alias for field in request.scope["route"].dependant.query_params]
-    if set(request.query_params) - set(known):
+    """Raise RequestValidationError if the query names a parameter that this route does not have, or one twice that is no list."""
+    known = {field.alias: field.field_info.annotation for field in request.scope["route"].dependant.query_params}
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    if given.keys() - known.keys():
         message = f"unknown parameter; known here: {', '.join(known) or 'none'}"
         raise RequestValidationError([{"type": "extra_forbidden", "loc": ("query",), "msg": message}])
+    repeated = [name for name, times in given.items() if times > 1 and not _is_list(known[name])]
+    if repeated:
+        message = "given more than once; give it once"
+        raise RequestValidationError([{"type": "repeated", "loc": ("query", name), "msg": message} for name in repeated])
+
+
+def _is_list(annotation: object) -> bool:
+    """Also where it may be None."""
+    return list in {get_origin(kind) for kind in (annotation, *get_args(annotation))}
 
 
 def _password(authorization: str) -> bytes:

@@ -32,6 +32,7 @@ router = APIRouter(prefix=PREFIX, tags=["Store"], route_class=VisitedRoute)
 
 # Of their own: requests that wait for disk or ledger must not take the threads in which pages and health are answered.
 _THREADS: Final = CapacityLimiter(16)
+_CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"})  # whose names may be repeated
 _T = TypeVar("_T")
 
 
@@ -90,9 +91,15 @@ async def _in_thread(step: Callable[..., _T], *arguments: object) -> _T:
 def _boundary(request: Request) -> bytes:
     """Raises 415 and 400."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
-    if kind != b"multipart/related" or options.get(b"type", b"application/dicom") != b"application/dicom":
+    if kind != b"multipart/related" or options.get(b"type", b"application/dicom").lower() != b"application/dicom":
         raise HTTPException(
             415, 'Send multipart/related; type="application/dicom" (PS3.18 10.5.1): neither metadata apart nor a bare object.'
+        )
+    codings = {coding.strip().lower() for line in request.headers.getlist("content-encoding") for coding in line.split(",")}
+    if codings - {"", "identity"}:
+        named = ", ".join(sorted(codings & _CODINGS)) or "this one"
+        raise HTTPException(
+            415, f"Send the body as it is: of Content-Encoding {named} nothing is decoded here.", {"Accept-Encoding": "identity"}
         )
     if not options.get(b"boundary"):
         raise HTTPException(400, "The Content-Type has no boundary.")

@@ -18,6 +18,7 @@ from hilum.settings import Receive
 
 _PIECE_BYTES: Final = 1 << 20
 _PREAMBLE_BYTES: Final = 64 << 10  # text for people whose programs know no multipart; real ones are a line
+_PADDING_BYTES: Final = 998  # blanks behind a delimiter: as many as a line may hold (RFC 5322 2.1.1)
 _STORED: Final = "complete parts before that are stored."
 
 
@@ -59,8 +60,8 @@ class Events:
 
     def __init__(self, boundary: bytes) -> None:
         """Raises FormParserError."""
-        self._first = re.compile(rb"(?:\A[\r\n]*|\r\n)(--%b)(?=\r\n|--)" % re.escape(boundary))
-        self._reach = len(boundary) + 6  # what of a delimiter may lie in chunks before
+        self._first = re.compile(rb"(?:\A[\r\n]*|\r\n)(--%b)(?:[ \t]{0,%d}(?=\r\n)|(?=--))" % (re.escape(boundary), _PADDING_BYTES))
+        self._reach = len(boundary) + 6 + _PADDING_BYTES  # what of a delimiter may lie in chunks before
         self._preamble: bytearray | None = bytearray()
         self._found: list[bytes | Mark] = []
         self._piece = bytearray()
@@ -93,7 +94,7 @@ class Events:
         preamble += chunk
         if (found := self._first.search(preamble, looked_at)) is not None:
             self._preamble = None
-            return bytes(preamble[found.start(1) :])
+            return found[1] + preamble[found.end() :]  # the parser knows padding only of those that follow
         if len(preamble) > _PREAMBLE_BYTES:
             raise FormParserError("no part begins with it in the first 64 KiB")
         return b""
