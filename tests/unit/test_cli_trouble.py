@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import subprocess
 import sys
 import tempfile
@@ -16,9 +17,11 @@ import typer
 from hilum.cli.frame import explained
 from hilum.domain import Lane
 from hilum.report import build_documents
+from hilum.settings import Settings, Site
 from hilum.store.archive import Archive
 from hilum.store.database import open_engine
 from hilum.store.ledger import Ledger
+from hilum.supervisor.check_access import access
 from load_tests import phantom
 from tests.support.disks import fill_to, small_disk
 from tests.support.ledgers import migrated_sqlite
@@ -36,7 +39,9 @@ def hilum(state: Path, *words: str | Path, user: int | None = None) -> subproces
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HILUM_")}
     environment |= {"HILUM_SITE__STATE_DIR": str(state), "COLUMNS": "80"}
     command = [HILUM, *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd="/", env=environment, user=user, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, cwd="/", env=environment, user=user, umask=0o022, check=False
+    )
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
@@ -86,6 +91,20 @@ def test_check_by_a_stranger_says_who_has_to_run_it(inside: str, closed: Path) -
         (place,) = (number for number, line in enumerate(lines) if line.startswith(f"PROBLEM {name}: "))
         assert AS_SERVER in lines[place + 1]
     assert "checks, " in lines[-1], "it goes on to its end"
+
+
+def test_what_is_made_is_closed_to_other_accounts_and_check_says_what_is_not(closed: Path) -> None:
+    state, copy = closed.parent / "new", closed.parent / "copy"
+    ledger, settings = state / "ledger.sqlite", Settings(site=Site(state_dir=state))
+    hilum(state, "migrate")
+    hilum(state, "backup", copy)
+    modes = [stat.S_IMODE(made.stat().st_mode) for made in (state, ledger, copy, copy / "ledger.sqlite", copy / "archive")]
+    assert modes == [0o700, 0o640, 0o700, 0o640, 0o750]
+    ledger.chmod(0o644)
+    assert [check.ok for check in access(settings)] == [True], "nobody else gets so far"
+    state.chmod(0o711)
+    (found,) = access(settings)
+    assert (found.ok, found.advice) == (False, f"They hold patient data: chmod o= {ledger}")
 
 
 def test_migrate_by_a_stranger_says_who_has_to_run_it(closed: Path) -> None:

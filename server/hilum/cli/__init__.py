@@ -1,5 +1,8 @@
 """The `hilum` command. Exit status: 0 done, 1 the answer is no (not found, not analysed, a check failed), 2 wrong use or settings."""
 
+import os
+import sys
+
 from hilum.cli import (
     bench,
     building,
@@ -41,5 +44,10 @@ __all__ = [
 
 
 def main() -> None:
-    """Entry point of the command."""
+    """Entry point of the command. What it and its children write is patient data: no business of other accounts, but of the group.
+
+    Unless it is a release's: another account's Triton may read what is built, as the umask of who builds it says.
+    """
+    if sys.argv[1:2] != ["models"]:
+        os.umask(os.umask(0) | 0o027)
     app()

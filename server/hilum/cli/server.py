@@ -16,7 +16,7 @@ from hilum.cli.frame import (
     settings_explained,
     settings_of,
 )
-from hilum.wiring.state_folder import hold
+from hilum.wiring.state_folder import hold, make_state_folder
 
 
 @app.command()
@@ -65,7 +65,7 @@ def migrate(config: Config = None) -> None:
     from hilum.store.migrate import migrate as migrate_ledger  # noqa: PLC0415 - imports the ledger
 
     with explained():
-        settings.site.state_dir.mkdir(parents=True, exist_ok=True)
+        make_state_folder(settings)
         print(f"ledger at revision {migrate_ledger(settings.ledger_url)}")
 
 

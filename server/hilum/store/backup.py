@@ -35,6 +35,7 @@ def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
     archive. A ledger on PostgreSQL is not copied: dump it before this. An earlier backup's ledger is replaced when all files are there.
     """
     _refuse_live(url, archive, target)
+    target.mkdir(0o700, parents=True, exist_ok=True)
     (target / _ARCHIVE / "locks").mkdir(parents=True, exist_ok=True)
     arriving = list(archive.unindexed())
     snapshot = (target / _LEDGER).with_suffix(".part") if make_url(url).get_backend_name() == "sqlite" else None

@@ -21,6 +21,7 @@ from hilum.store.revision import REVISION, current_revision
 from hilum.store.rollouts import CannotRollOut, Rollouts
 from hilum.store.views import LedgerViews
 from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
+from hilum.supervisor.check_access import access
 from hilum.supervisor.check_peers import authority, certificate, gone, peers
 from hilum.triton.runtime import preflight
 from hilum.wiring.releases import active_releases
@@ -33,6 +34,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     """Every check, in the order in which a person would mend them."""
     yield Check("settings", ok=True, detail="valid")
     yield from unless_refused("state folder", _state_folder(settings))
+    yield from unless_refused("access", access(settings))
     yield from (ledger := list(unless_refused("ledger", _ledger(settings))))
     yield from _dicom_ports(settings.receive)
     yield _port("api", settings.api.host, settings.api.port)

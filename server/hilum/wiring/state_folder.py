@@ -22,11 +22,17 @@ def metrics_dir(settings: Settings, role: str) -> Path:
     return settings.run_dir / f"metrics-{role}"
 
 
+def make_state_folder(settings: Settings) -> None:
+    """For its owner alone, unless it is there: then its modes are a person's choice. Raises OSError."""
+    settings.site.state_dir.mkdir(0o700, parents=True, exist_ok=True)
+
+
 def hold(settings: Settings, role: str) -> IO[str]:
     """Own the state folder as long as the returned file is open, and start with empty metrics. Raises ConfigurationError."""
     state = settings.site.state_dir
     try:
-        settings.run_dir.mkdir(parents=True, exist_ok=True)
+        make_state_folder(settings)
+        settings.run_dir.mkdir(exist_ok=True)
         lock = (settings.run_dir / f"supervisor-{role}.lock").open("w")
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         _empty(metrics_dir(settings, role))
