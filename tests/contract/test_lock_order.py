@@ -15,18 +15,20 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, select, text, update
 
-from hilum.domain import Advance, Lease, ReadingJob, ReadingState, Rejection, RemovalReason, RolloutMode, StudyState
-from hilum.store import advancing, comparing, lanes, recording, rejecting
+from hilum.domain import Advance, Lane, Lease, ReadingJob, ReadingState, Rejection, RemovalReason, RolloutMode, StudyState
+from hilum.store import advancing, comparing, lanes, reanalysing, recording, rejecting, reopening
 from hilum.store.archive import Archive
 from hilum.store.arrival import Arrival
 from hilum.store.assigning import rollout_of
 from hilum.store.erasure import Erasure
 from hilum.store.ledger import Ledger, RecordOutcome
+from hilum.store.reanalysing import Reanalysis
+from hilum.store.retention import Retention, Rule
 from hilum.store.rollout_rules import rolled_back
 from hilum.store.rollouts import Order, Rollouts, _store
-from hilum.store.schema import instance, reading, rollout
+from hilum.store.schema import instance, reading, rollout, study
 from tests.support.arrivals import arrival_of
 from tests.support.ledgers import migrated_postgres
 from tests.support.rolling import kept
@@ -270,6 +272,75 @@ def test_an_image_comes_while_two_shadows_end(ledger: Ledger, header: int) -> No
         lambda: ledger.record([comes]),
         lambda connection: comparing.hasten(connection, [of_b.row_id], _NOW),
     )
+
+
+def read_archive(ledger: Ledger, order: reanalysing.Order) -> None:
+    with closing(Reanalysis(ledger.url, Clock())) as reanalysis:
+        for looked in reanalysis.look(order, reanalysis.last_row()):
+            list(reanalysis.begin(order, looked.ids))
+
+
+def close_all(ledger: Ledger) -> None:
+    """As a dispatcher would after all is read, but that nothing is said."""
+    ledger.advance("analyse", [(lease, _ANALYSED) for lease in leases(ledger)])
+    with ledger._engine.begin() as connection:
+        connection.execute(update(study).values(state=StudyState.CLOSED))
+
+
+@pytest.mark.parametrize("is_reanalysed", [True, False], ids=["reanalysed", "corrected"])
+def test_pixels_leave_while_their_study_is_opened_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, *, is_reanalysed: bool) -> None:
+    ledger.record([image(*SECOND), image(*FIRST)])
+    close_all(ledger)
+    monkeypatch.setattr("hilum.store.retention._may_go", lambda _: [study.c.state == StudyState.CLOSED])
+    monkeypatch.setattr("hilum.store.retention._finished_at", lambda: study.c.last_received_at)
+    uids = [FIRST[1], SECOND[1]]
+
+    def begins(connection: Connection) -> None:
+        if is_reanalysed:
+            reanalysing._hold_images(connection, uids)
+        else:
+            connection.execute(select(instance.c.id).where(instance.c.sop_instance_uid == SECOND[0]).with_for_update()).all()
+
+    def goes_on(connection: Connection) -> None:
+        reopening.reopen(connection, uids if is_reanalysed else [SECOND[1]], _NOW)
+
+    freed: list[int] = []
+    with closing(Retention(ledger.url, Archive(Path("nowhere")), Clock())) as retention:
+        beside(ledger, begins, lambda: freed.append(retention.release(Rule(frozenset(Lane), _NOW + 60, "age"))), goes_on)
+    assert freed == [0 if is_reanalysed else 10]
+
+
+def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_a_late_image(ledger: Ledger) -> None:
+    """Comparisons come after their studies."""
+    with closing(Rollouts(ledger.url)) as rollouts:
+        rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SHADOW), "a person")
+        rollouts.confirm("a", "a@2", "analyser", kept("a@2").digest)
+    ledger.record([image(*FIRST)])
+    close_all(ledger)
+    beside(
+        ledger,
+        lambda connection: connection.execute(select(study.c.id).with_for_update()).all(),
+        lambda: read_archive(ledger, reanalysing.Order("a@2")),
+        lambda connection: comparing.follow(connection, FIRST[1], {"a@2": "a@1"}, _NOW),
+    )
+
+
+def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_it(ledger: Ledger) -> None:
+    """Readings by their rows, in whatever order the database finds them."""
+    with closing(Rollouts(ledger.url)) as rollouts:
+        rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SHADOW), "a person")
+        rollouts.confirm("a", "a@2", "analyser", kept("a@2").digest)
+    ledger.record([image(*FIRST), image("1.2.7", FIRST[1])])
+    first, second = leases(ledger, "a@2")
+    with ledger._engine.begin() as connection:
+        connection.execute(update(study).values(state=StudyState.CLOSED))
+        connection.execute(update(reading).where(reading.c.id == first.row_id).values(claimed_by="another", leased_until=_NOW + 3600))
+
+    def goes_on(connection: Connection) -> None:
+        holds(second)(connection)
+        ends(second)(connection)
+
+    beside(ledger, holds(first), lambda: read_archive(ledger, reanalysing.Order("a@2")), goes_on)
 
 
 def test_two_dispatchers_meet_a_new_destination(ledger: Ledger) -> None:

@@ -171,7 +171,7 @@ def _begin(connection: Connection, order: Order, ids: Sequence[int], now: float)
     theirs = sorted(set(images.values()))
     if not theirs:
         return Count()
-    known = set[int]() if order.is_shadow else _end_shadow(connection, order.release, theirs)
+    known = set[int]() if order.is_shadow else _read_along(connection, order.release, theirs)
     if new := [_reading(order, number, uid, now) for number, uid in images.items() if number not in known]:
         connection.execute(insert(reading), new)
     if order.is_shadow:
@@ -179,6 +179,7 @@ def _begin(connection: Connection, order: Order, ids: Sequence[int], now: float)
             comparing.follow(connection, uid, {order.release: reported}, now)
     else:
         reopen(connection, theirs, now)
+        _forget_comparisons(connection, order.release, theirs)
     return Count(studies=len(theirs), images=len(images))
 
 
@@ -202,15 +203,20 @@ def _reading(order: Order, instance_id: int, study_uid: str, now: float) -> dict
     }
 
 
-def _end_shadow(connection: Connection, name: str, uids: Sequence[str]) -> set[int]:
-    """What a release has read along is to be reported, as it is; of which images. Comparisons that were made stay."""
+def _read_along(connection: Connection, name: str, uids: Sequence[str]) -> set[int]:
+    """What a release has read along is to be reported, as it is; of which images."""
     ours = and_(assignment.c.study_instance_uid.in_(uids), assignment.c.shadow == name)
     connection.execute(update(assignment).where(ours).values(shadow=None))
     along = and_(reading.c.study_instance_uid.in_(uids), reading.c.release == name, reading.c.is_shadow.is_(True))
+    connection.execute(select(reading.c.id).where(along).order_by(reading.c.id).with_for_update()).all()
     held = connection.execute(update(reading).where(along).values(is_shadow=False).returning(reading.c.instance_id)).scalars().all()
-    is_left = and_(comparison.c.study_instance_uid.in_(uids), comparison.c.shadow == name)
-    connection.execute(delete(comparison).where(is_left, comparison.c.state != ComparisonState.COMPARED))
     return set(held)
+
+
+def _forget_comparisons(connection: Connection, name: str, uids: Sequence[str]) -> None:
+    """It reads along no longer; comparisons that were made stay. After the studies, in the order of `recording`."""
+    of_shadow = and_(comparison.c.study_instance_uid.in_(uids), comparison.c.shadow == name)
+    connection.execute(delete(comparison).where(of_shadow, comparison.c.state != ComparisonState.COMPARED))
 
 
 def _compared_with(connection: Connection, order: Order, uids: Sequence[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func,
 from sqlalchemy.exc import IntegrityError
 
 from hilum.domain import DeliveryState, Lane, ReadingState, ResultState, StudyState
-from hilum.store import expiring, outdated
+from hilum.store import expiring, outdated, reopening
 from hilum.store.archive import Archive
 from hilum.store.database import begin_part, open_engine, open_reader, sync_of
 from hilum.store.expiring import Removed
@@ -96,6 +96,7 @@ class Retention:
     def _release_studies(self, study_ids: list[int], rule: Rule, bytes_wanted: int | None) -> int:
         freed = 0
         with begin_part(self._engine) as connection:
+            _hold(connection, study_ids)
             for study_id in study_ids:
                 if bytes_wanted is not None and freed >= bytes_wanted:
                     break
@@ -145,10 +146,17 @@ def _in_order(rows: Collection[Row[Any]]) -> list[int]:
     return sorted(finished, key=lambda study_id: (finished[study_id], study_id))
 
 
+def _hold(connection: Connection, study_ids: Sequence[int]) -> None:
+    """No image of theirs comes unseen until this ends. Images first, as in `recording`, which opens a study again (PostgreSQL)."""
+    if connection.dialect.name == "postgresql":
+        uids = connection.execute(select(study.c.study_instance_uid).where(study.c.id.in_(study_ids))).scalars().all()
+        images = select(instance.c.id).where(instance.c.study_instance_uid.in_(uids))
+        connection.execute(images.order_by(instance.c.sop_instance_uid).with_for_update()).all()
+        reopening.lock(connection, study.c.id.in_(study_ids))
+
+
 def _release_study(connection: Connection, study_id: int, rule: Rule, now: float) -> int:
-    """All pixels of one study, if they still may go; the row is locked first, so that no image arrives unseen meanwhile."""
-    if connection.execute(select(study.c.id).where(study.c.id == study_id).with_for_update()).first() is None:
-        return 0
+    """All pixels of one study, if they still may go; it is held."""
     row = connection.execute(select(study.c.study_instance_uid).where(study.c.id == study_id, *_may_go(rule))).first()
     if row is None:
         return 0
