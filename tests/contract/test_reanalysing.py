@@ -86,6 +86,23 @@ def test_a_late_image_is_read_by_its_repetition(rolling: Rolling, reanalysis: Re
     assert len(rolling.rows(result, release="chest@1")) == 2, "as many as without it: the late image's and the one before"
 
 
+@pytest.mark.parametrize("comes", ["late", "corrected"])
+def test_what_a_live_image_waits_for_is_read_with_it(rolling: Rolling, reanalysis: Reanalysis, comes: str) -> None:
+    walk(rolling, "1.1", "1.2", "1.3")
+    begin(reanalysis, AGAIN)
+    if comes == "corrected":
+        rolling.read()
+        rolling.close_studies()
+        begin(reanalysis, Order("chest@3"))
+    rolling.receive("1.2", 2 if comes == "late" else 1, header_revision=2)
+    while rolling.read(limit=1):
+        if not (left := [row for row in rolling.rows(reading, study_instance_uid="1.2") if row.state == "due"]):
+            break
+    assert not left
+    assert {row.study_instance_uid for row in rolling.rows(reading, state="due")} == {"1.1", "1.3"}, "live studies go first"
+    assert {row.lane for row in rolling.rows(reading, state="due")} == {Lane.REANALYSIS}
+
+
 def test_who_reads_an_archive_does_not_get_its_late_images(rolling: Rolling, reanalysis: Reanalysis) -> None:
     walk(rolling, "1.1")
     begin(reanalysis, Order("chest@0"))
@@ -114,6 +131,17 @@ def test_along_an_archive_nothing_leaves_and_what_was_read_so_can_be_reported_la
     assert rolling.report() == [("1.1", "chest@2")]
     assert [row.state for row in rolling.rows(comparison)] == ["compared"]
     assert begin(reanalysis, AGAIN) == 0
+
+
+def test_comparisons_of_an_archive_that_takes_days_are_not_tried_each_minute(rolling: Rolling, reanalysis: Reanalysis) -> None:
+    walk(rolling, "1.1", "1.2", "1.3")
+    begin(reanalysis, ALONG)
+    rolling.clock.now += 3600
+    assert [row.due_at <= rolling.clock.now for row in rolling.rows(comparison)] == [True] * 3
+    assert rolling.compare() == 0
+    assert {row.due_at - rolling.clock.now for row in rolling.rows(comparison)} == {3600.0}
+    assert rolling.read() == ["chest@2"] * 3
+    assert rolling.compare() == 3, "the last reading hastens it all the same"
 
 
 def test_what_is_left_out_is_counted(rolling: Rolling, reanalysis: Reanalysis) -> None:

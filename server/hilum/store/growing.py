@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from hilum.domain import StudyState
+from hilum.domain import Lane, ReadingState, StudyState
 from hilum.store.arrival import Arrival
-from hilum.store.schema import study
+from hilum.store.schema import reading, study
 
 # Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
 # In one order, or two listeners that share studies would wait for each other (PostgreSQL).
@@ -26,6 +26,18 @@ _MORE = (
     .values(revision=study.c.revision + bindparam("images"), open_readings=study.c.open_readings + bindparam("more"))
 )
 _NEW = insert(study)
+# Who has one of them locked reads it already. They come before studies in the order of locks, so nobody waits for one here (PostgreSQL).
+_LOWER_READINGS = (
+    select(reading.c.id)
+    .where(
+        reading.c.study_instance_uid == bindparam("uid"),
+        reading.c.state == ReadingState.DUE,
+        reading.c.is_shadow.is_(False),
+        reading.c.lane > bindparam("wanted"),
+    )
+    .with_for_update(skip_locked=True)
+)
+_LIFT = update(reading).where(reading.c.id == bindparam("row")).values(lane=bindparam("wanted"))
 
 
 @dataclass(slots=True)
@@ -46,8 +58,29 @@ def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> Non
     known = {row.study_instance_uid: row for row in connection.execute(_KNOWN, {"uids": list(grown)})}
     if more := [_more_values(growth, known[uid], now) for uid, growth in grown.items() if uid in known]:
         connection.execute(_MORE, more)
+    for uid, growth in grown.items():
+        if uid in known and _may_wait_for_lower(known[uid], _lane_of(growth), now):
+            _lift_readings(connection, uid, _lane_of(growth))
     if new := [_new_values(uid, growth, now) for uid, growth in sorted(grown.items()) if uid not in known]:
         connection.execute(_NEW, new)
+
+
+def _lane_of(growth: Growth) -> int:
+    return min(arrival.lane for arrival in growth.arrivals)
+
+
+def _may_wait_for_lower(row: Row[Any], wanted: int, now: float) -> bool:
+    """Whether the study, as it was, may wait for readings of a lower lane: it began in one, or an archive is read again (`reanalysing`).
+
+    The second lets it wait behind its quiet period, as live images do only in a backlog: else this costs nothing.
+    """
+    return wanted < Lane.REANALYSIS and row.open_readings > 0 and (wanted < row.lane or row.quiet_until <= now)
+
+
+def _lift_readings(connection: Connection, study_uid: str, wanted: int) -> None:
+    """What the study waits for is read with the image that came: its report would wait for the whole archive."""
+    if lower := connection.execute(_LOWER_READINGS, {"uid": study_uid, "wanted": wanted}).scalars().all():
+        connection.execute(_LIFT, [{"row": row_id, "wanted": wanted} for row_id in lower])
 
 
 def _more_values(growth: Growth, row: Row[Any], now: float) -> dict[str, Any]:
@@ -57,7 +90,7 @@ def _more_values(growth: Growth, row: Row[Any], now: float) -> dict[str, Any]:
         "row": row.id,
         "images": len(growth.arrivals),
         "more": growth.new_readings,
-        "lane": min(row.lane, *(arrival.lane for arrival in growth.arrivals)),
+        "lane": min(row.lane, _lane_of(growth)),
         "last_received_at": max(row.last_received_at, *(arrival.instance.received_at for arrival in growth.arrivals)),
     }
 
@@ -69,7 +102,7 @@ def _new_values(study_uid: str, growth: Growth, now: float) -> dict[str, Any]:
         "study_instance_uid": study_uid,
         "revision": len(growth.arrivals),
         "open_readings": growth.new_readings,
-        "lane": min(arrival.lane for arrival in growth.arrivals),
+        "lane": _lane_of(growth),
         "first_received_at": first.received_at,
         "last_received_at": max(arrival.instance.received_at for arrival in growth.arrivals),
         "calling_ae_title": first.calling_ae_title,

@@ -14,7 +14,7 @@ from hilum.domain import Advance, ComparisonJob, ComparisonState, Job, Release, 
 from hilum.errors import Retry
 
 _LOOK_AGAIN_SECONDS = 5.0
-_READINGS_SECONDS = 60.0  # the last reading hastens the comparison; this is for the moment in which it cannot
+_READINGS_SECONDS = 3600.0  # the last reading hastens the comparison; this is for the moment in which it cannot
 
 
 class CompareHandler:
