@@ -166,6 +166,11 @@ def test_only_what_was_asked_for(rolling: Rolling, reanalysis: Reanalysis) -> No
     assert counted(reanalysis, Order("chest@2", since=since)).studies == 2
     assert counted(reanalysis, Order("chest@2", until=since)).studies == 1
     assert counted(reanalysis, Order("chest@2", study_uids=("1.1", "1.3", "9.9"))).studies == 2
+    with rolling.ledger._engine.begin() as connection:
+        connection.execute(update(study).where(study.c.study_instance_uid == "1.1").values(calling_ae_title="DX7", called_ae_title="CHEST"))
+    assert counted(reanalysis, Order("chest@2", calling_ae_title="DX7")).studies == 1
+    assert counted(reanalysis, Order("chest@2", called_ae_title="HILUM")).studies == 2
+    assert counted(reanalysis, Order("chest@2", calling_ae_title="DX7", called_ae_title="HILUM")).studies == 0
 
 
 def test_it_goes_in_parts_and_one_that_was_stopped_goes_on(

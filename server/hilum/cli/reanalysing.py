@@ -24,6 +24,8 @@ def reanalyse(
         datetime | None, typer.Option(help="Only studies whose last image came at this time of this machine's clock or later.")
     ] = None,
     until: Annotated[datetime | None, typer.Option(help="Only studies whose last image came before this time.")] = None,
+    to: Annotated[str | None, typer.Option(help="Only studies that came to this Called AE Title, whose route applies to them.")] = None,
+    calling: Annotated[str | None, typer.Option("--from", help="Only studies that came from this Calling AE Title.")] = None,
     shadow: Annotated[bool, typer.Option("--shadow", help="Nothing leaves: results are compared with those reported.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
 ) -> None:
@@ -41,7 +43,7 @@ def reanalyse(
     from hilum.wiring.reanalysing import reanalyse as begin  # noqa: PLC0415 - the same
 
     period = since.timestamp() if since else None, until.timestamp() if until else None
-    order = Order(release, tuple(dict.fromkeys(study_uids or ())), *period, is_shadow=shadow)
+    order = Order(release, tuple(dict.fromkeys(study_uids or ())), *period, calling, to, is_shadow=shadow)
     try:
         with explained(), _Progress() as progress:
             count = begin(settings, order, progress.note, is_dry_run=dry_run)

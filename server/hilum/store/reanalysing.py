@@ -27,6 +27,7 @@ _RANGE = 5_000  # rows of studies that one look goes through
 class Order:
     """Which release shall read what. `since`, `until`: of a study's last image, seconds since the epoch, the second excluded.
 
+    AE Titles: those of its first image.
     `is_shadow`: nothing is reported, and each study is compared with what was; of several releases with one of `peers`, those that
     are rolled out with this one, or else of its alias.
     """
@@ -35,6 +36,8 @@ class Order:
     study_uids: tuple[str, ...] = ()
     since: float | None = None
     until: float | None = None
+    calling_ae_title: str | None = None
+    called_ae_title: str | None = None
     is_shadow: bool = False
     peers: frozenset[str] = frozenset()
 
@@ -128,6 +131,10 @@ def _chosen(order: Order) -> ColumnElement[bool]:
         parts.append(study.c.last_received_at >= order.since)
     if order.until is not None:
         parts.append(study.c.last_received_at < order.until)
+    if order.calling_ae_title is not None:
+        parts.append(study.c.calling_ae_title == order.calling_ae_title)
+    if order.called_ae_title is not None:
+        parts.append(study.c.called_ae_title == order.called_ae_title)
     return and_(*parts)
 
 
