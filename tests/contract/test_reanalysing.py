@@ -11,9 +11,11 @@ from sqlalchemy import update
 from hilum.domain import Lane, Rejection, RemovalReason, RolloutMode
 from hilum.store import reanalysing
 from hilum.store.reanalysing import Count, Order, Reanalysis
+from hilum.store.queue_views import queues
 from hilum.store.rollouts import Order as RollOut
 from hilum.store.schema import comparison, delivery, document, instance, reading, result, study
 from hilum.store.views import LedgerViews
+from tests.support.arrivals import QUIET_SECONDS
 from tests.support.rolling import CONFIGURED, Rolling, kept
 
 AGAIN, ALONG = Order("chest@2"), Order("chest@2", is_shadow=True)
@@ -101,6 +103,31 @@ def test_what_a_live_image_waits_for_is_read_with_it(rolling: Rolling, reanalysi
     assert not left
     assert {row.study_instance_uid for row in rolling.rows(reading, state="due")} == {"1.1", "1.3"}, "live studies go first"
     assert {row.lane for row in rolling.rows(reading, state="due")} == {Lane.REANALYSIS}
+
+
+def test_late_images_of_what_waits_for_its_reanalysis_are_waited_for_together(rolling: Rolling, reanalysis: Reanalysis) -> None:
+    walk(rolling, "1.1")
+    begin(reanalysis, AGAIN)
+    rolling.clock.now += 3600
+    for number in (2, 3):
+        rolling.receive("1.1", number)
+        rolling.read()
+        assert rolling.rows(study)[0].quiet_until == rolling.clock.now + QUIET_SECONDS
+        assert rolling.claim("assemble") == []
+        rolling.clock.now += 1
+    rolling.close_studies()
+    assert sorted(rolling.report()) == [("1.1", "chest@1"), ("1.1", "chest@2")], "once each"
+
+
+def test_a_study_has_waited_since_its_last_image_was_read(rolling: Rolling, reanalysis: Reanalysis) -> None:
+    walk(rolling, "1.1")
+    begin(reanalysis, AGAIN)
+    rolling.clock.now += 3 * 3600
+    rolling.read()
+    with rolling.ledger._engine.begin() as connection:
+        (found,) = [item for item in queues(connection, rolling.clock.now) if item["stage"] == "assemble" and item["due"]]
+    assert found["oldest_age_seconds"] == 0, "it pages after 300"
+    assert [job.lease.waited_seconds for job in rolling.claim("assemble")] == [0]
 
 
 def test_who_reads_an_archive_does_not_get_its_late_images(rolling: Rolling, reanalysis: Reanalysis) -> None:

@@ -27,7 +27,13 @@ _WAITING_STUDIES = (
     .order_by(study.c.study_instance_uid)
     .with_for_update(of=study)
 )
-_CLOSE_READINGS = update(study).where(study.c.id == bindparam("row")).values(open_readings=bindparam("left"))
+# It may be claimed from now on: not since it was opened, which over an archive is days ago.
+_IS_LATE = and_(bindparam("left") == 0, study.c.due_at < bindparam("now"))
+_CLOSE_READINGS = (
+    update(study)
+    .where(study.c.id == bindparam("row"))
+    .values(open_readings=bindparam("left"), due_at=case((_IS_LATE, bindparam("now")), else_=study.c.due_at))
+)
 _EARLIER_RESULTS = select(result.c.id, result.c.source_digest, result.c.is_current, result.c.state).where(
     result.c.study_instance_uid == bindparam("uid"), result.c.release == bindparam("by")
 )
@@ -80,7 +86,7 @@ def close_readings(connection: Connection, reading_ids: Sequence[int], now: floa
     ended, before = Counter(row.study for row in waiting), {row.study: row.open_readings for row in waiting}
     left = {row: before[row] - count for row, count in ended.items()}
     if left:
-        connection.execute(_CLOSE_READINGS, [{"row": row, "left": count} for row, count in left.items()])
+        connection.execute(_CLOSE_READINGS, [{"row": row, "left": count, "now": now} for row, count in left.items()])
     if shadows := set(reading_ids).difference(row.reading for row in waiting):
         comparing.hasten(connection, shadows, now)
     return 0 in left.values()

@@ -84,7 +84,9 @@ def _lift_readings(connection: Connection, study_uid: str, wanted: int) -> None:
 
 
 def _more_values(growth: Growth, row: Row[Any], now: float) -> dict[str, Any]:
-    since = row.collecting_since if row.state in (StudyState.DUE, StudyState.LEASED) else now
+    # One that was opened without a quiet period, and waits for an archive to be read, has not been collecting.
+    is_collecting = row.state in (StudyState.DUE, StudyState.LEASED) and row.quiet_until > row.collecting_since
+    since = row.collecting_since if is_collecting else now
     return {
         **_open_values(growth, since, now),
         "row": row.id,
