@@ -10,8 +10,8 @@ from sqlalchemy import update
 
 from hilum.domain import Lane, Rejection, RemovalReason, RolloutMode
 from hilum.store import reanalysing
-from hilum.store.reanalysing import Count, Order, Reanalysis
 from hilum.store.queue_views import queues
+from hilum.store.reanalysing import Count, Order, Reanalysis
 from hilum.store.rollouts import Order as RollOut
 from hilum.store.schema import comparison, delivery, document, instance, reading, result, study
 from hilum.store.views import LedgerViews
@@ -169,6 +169,27 @@ def test_comparisons_of_an_archive_that_takes_days_are_not_tried_each_minute(rol
     assert {row.due_at - rolling.clock.now for row in rolling.rows(comparison)} == {3600.0}
     assert rolling.read() == ["chest@2"] * 3
     assert rolling.compare() == 3, "the last reading hastens it all the same"
+
+
+def test_comparisons_of_studies_that_wait_for_another_release_are_looked_at_ever_more_rarely(
+    rolling: Rolling, reanalysis: Reanalysis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hilum.wiring.comparing.time.time", lambda: rolling.clock.now)
+    walk(rolling, "1.1")
+    begin(reanalysis, ALONG)
+    begin(reanalysis, Order("chest@3"))
+    rolling.read("chest@2")
+    pauses = []
+    for _ in range(14):
+        rolling.compare()
+        (row,) = rolling.rows(comparison)
+        pauses.append(row.due_at - rolling.clock.now)
+        rolling.clock.now = row.due_at
+    assert (pauses[:3], pauses[-1], pauses == sorted(pauses)) == ([5, 5, 10], 3600, True)
+    rolling.read()
+    rolling.close_studies()
+    rolling.clock.now += 3600
+    assert rolling.compare() == 1
 
 
 def test_what_is_left_out_is_counted(rolling: Rolling, reanalysis: Reanalysis) -> None:

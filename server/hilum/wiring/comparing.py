@@ -26,8 +26,9 @@ class CompareHandler:
     async def handle(self, job: Job) -> Advance:
         """One study."""
         assert isinstance(job, ComparisonJob)
-        reported = _reported(job)
-        decided = assemble(job.shadow, self._releases, self._namespace, time.time())
+        now = time.time()
+        reported = _reported(job, now)
+        decided = assemble(job.shadow, self._releases, self._namespace, now)
         if isinstance(decided, Waiting):
             raise Retry(f"the shadow has not read everything: {decided.reason}", after_seconds=_READINGS_SECONDS, is_outage=True)
         results = [dataclasses.replace(item, is_shadow=True) for item in decided.results]
@@ -36,9 +37,12 @@ class CompareHandler:
         return Advance(ComparisonState.COMPARED, {"content": said}, results=results)
 
 
-def _reported(job: ComparisonJob) -> Result:
-    if job.reported is None or job.shadow.study.state is not StudyState.CLOSED:
-        raise Retry("the study is not closed yet", after_seconds=_LOOK_AGAIN_SECONDS, is_outage=True)
+def _reported(job: ComparisonJob, now: float) -> Result:
+    study = job.shadow.study
+    if job.reported is None or study.state is not StudyState.CLOSED:
+        # As long again as it has been open: while another release reads an archive, all its studies are.
+        seconds = min(max(_LOOK_AGAIN_SECONDS, now - study.quiet_until), _READINGS_SECONDS)
+        raise Retry("the study is not closed yet", after_seconds=seconds, is_outage=True)
     return job.reported
 
 
