@@ -16,7 +16,7 @@ from hilum.telemetry import REQUEST_SECONDS
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _MAXIMUM_BODY_BYTES: Final = 65536  # orders are small; a body is read into memory before anybody has shown a token
-_STREAMED: Final = f"{stow.PREFIX}/"
+STREAMED: Final = f"{stow.PREFIX}/"
 _BODY_SECONDS: Final = 20.0  # for all of such a body; one that is streamed has limits of its own (receive.network_timeout_seconds)
 _LENGTH_DIGITS = 12  # more is too long whatever the number, and no reason to convert it
 
@@ -54,7 +54,7 @@ class Around:
 
     async def _with_body(self, scope: Scope, receive: Receive) -> ASGIApp:
         """What answers: the application, with the whole body of a request that is not streamed, or 408."""
-        if scope["path"].startswith(_STREAMED) or Headers(scope=scope).get("content-length", "0") == "0":
+        if scope["path"].startswith(STREAMED) or Headers(scope=scope).get("content-length", "0") == "0":
             return self._app
         try:
             async with asyncio.timeout(self._body_seconds):
@@ -91,7 +91,7 @@ def _guard(headers: MutableHeaders) -> None:
 
 def _refusal(scope: Scope) -> Response | None:
     """The answer to a body that is too large, or that does not say how large it is. Images are streamed, and bounded by the disk."""
-    if scope["path"].startswith(_STREAMED):
+    if scope["path"].startswith(STREAMED):
         return None
     headers = Headers(scope=scope)
     if "transfer-encoding" in headers:

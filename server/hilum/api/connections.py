@@ -11,6 +11,8 @@ from typing import Any, Final
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from hilum.api.around import STREAMED
+
 _MOST: Final = 1000
 _DRAINED_BYTES: Final = 64 << 10
 
@@ -53,13 +55,20 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """As uvicorn, which ends its wait for the next request with the first byte of it; ours begins there."""
         super().data_received(data)
-        if not self._is_idle:
+        if not self._is_idle and not self._owes_body:
             self.owes_since = None
             return
         if self.owes_since is None:
             self.owes_since, self._drained = time.monotonic(), 0
         if self.conn.their_state is h11.SEND_BODY:
             self._drained += len(data)
+
+    def send_400_response(self, msg: str) -> None:
+        """As uvicorn, which tries it also where an answer has begun, and ends in a traceback."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
 
     def on_response_complete(self) -> None:
         """From here on it may be closed for another one; how long it may stay is counted from its next byte."""
@@ -73,7 +82,7 @@ class Connection(H11Protocol):
             self._unsent, self._unsent_since = unsent, now
         elif now - self._unsent_since > self._limits.unread_seconds:
             self.abort()
-        if self.is_spare and self.owes_since is not None and now - self.owes_since > self._limits.head_seconds:
+        if self._is_idle and not unsent and self.owes_since is not None and now - self.owes_since > self._limits.head_seconds:
             if self._drained < _DRAINED_BYTES:
                 self.abort()
             else:  # a large body that was refused: who sends it reads the answer behind it
@@ -81,8 +90,14 @@ class Connection(H11Protocol):
 
     @property
     def is_spare(self) -> bool:
-        """Whether nobody loses a request or an answer by its end."""
-        return self._is_idle and not self.transport.get_write_buffer_size()
+        """Whether nobody loses an answer by its end, nor a request of which all has come."""
+        return (self._is_idle or self._owes_body) and not self.transport.get_write_buffer_size()
+
+    @property
+    def _owes_body(self) -> bool:
+        """Of a request that is not looked at before its body is whole, nor its token. `Around` waits for it, and answers 408."""
+        is_due = self.conn.their_state is h11.SEND_BODY and not self._is_idle and not self.cycle.response_started
+        return is_due and not self.scope["path"].startswith(STREAMED)
 
     @property
     def _is_idle(self) -> bool:
