@@ -111,12 +111,17 @@ def test_dead_letters_of_one_reason_go_again_together(rig: Rig) -> None:
     rig.street.read()
     rig.street.assemble()
     rig.street.report()
-    reasons = ("sop_class_refused", "sop_class_refused", "refused_0110")
+    reasons = ("sop_class_refused", "sop_class_refused", "data_set_refused")
     for job, reason in zip(rig.street.claim("deliver"), reasons, strict=True):
         rig.street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": reason}))])
     order = {"stage": "deliver", "reason": "sop_class_refused"}
     assert rig.client.post("/api/v1/requeue", json=order).json() == {"requeued": 2}
-    assert destination(rig)["dead"] == {"refused_0110": 1}
+    assert destination(rig)["dead"] == {"data_set_refused": 1}
+    response = rig.client.post("/api/v1/requeue", json={**order, "reason": "sop_clas_refused"})
+    (error,) = response.json()["errors"]
+    assert (response.status_code, error["place"], "sop_class_refused" in error["detail"]) == (422, "body.reason", True)
+    assert "sop_clas_refused" not in response.text
+    assert rig.client.post("/api/v1/requeue", json={"stage": "analyse", "reason": "sop_class_refused"}).status_code == 422
 
 
 @pytest.mark.parametrize(

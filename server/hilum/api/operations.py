@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from hilum.api.fields import API_PREFIX, Cursor, Limit
@@ -16,6 +17,7 @@ from hilum.api.parts import Parts, PartsHere
 from hilum.api.problems import documented
 from hilum.domain import CommitmentState, Release, RolloutState
 from hilum.errors import Retry
+from hilum.store.requeueing import reasons
 
 router = APIRouter(prefix=API_PREFIX, tags=["Operations"])
 writing = APIRouter(prefix=API_PREFIX, tags=["Operations"])
@@ -118,12 +120,20 @@ def _require_room(parts: Parts) -> None:
         raise Retry("too many readings wait already (receive.maximum_due_readings)", after_seconds=_LATER_SECONDS)
 
 
+def _require_reason(order: RequeueOrder) -> None:
+    """422 for one for which no item of the stage ends: it is misspelt, and none would be found."""
+    if order.reason is not None and order.reason not in (known := reasons(order.stage)):
+        message = f"no item of {order.stage} ends for it; known: {', '.join(known)}"
+        raise RequestValidationError([{"type": "enum", "loc": ("body", "reason"), "msg": message}])
+
+
 @writing.post("/requeue", response_model=Requeued, responses=documented(400, 404), summary="Do it again")
 def requeue(parts: PartsHere, order: RequeueOrder) -> Mapping[str, int]:
     """Ended items become due again with a clean record. Documents are sent with the bytes that were stored, under the same UID."""
     assert parts.requeue is not None  # `create_app` adds this route only then
     if order.stage not in _SENDING:
         _require_room(parts)
+    _require_reason(order)
     known = parts.settings.destinations
     if order.destination is not None and order.destination not in known:
         raise HTTPException(404, f"It is not in the settings; POST {API_PREFIX}/destinations/{{name}}/forget gives up what waits for it.")
