@@ -797,7 +797,8 @@ class Settings(_Section):
     def own_paths(self) -> dict[Path, str]:
         """Files and folders that these settings name, resolved, each with its setting; not watched ones, which hold what others make."""
         sections = {name: getattr(self, name) for name in type(self).model_fields if name != "watch"}
-        return {path.resolve(): name for name, path in _our_paths(sections)}
+        # Not path.resolve(), which raises for a link to itself: who uses the file says what is wrong with it.
+        return {Path(os.path.realpath(path)): name for name, path in _our_paths(sections)}
 
     @property
     def archive_dir(self) -> Path:

@@ -110,6 +110,15 @@ def test_what_is_ours_and_links_to_folders_are_passed_over_and_said(tmp_path: Pa
     assert ["site.state_dir" in problems[0], "receive.tls_key_file" in problems[1]] == [True, True]
 
 
+def test_a_link_to_itself_is_a_file_that_cannot_be_read(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "self").symlink_to("self")
+    own = settings.model_copy(update={"receive": settings.receive.model_copy(update={"tls_key_file": tmp_path / "self"})})
+    assert own.own_paths
+    heard = list[TakenFile]()
+    ingest(settings, [tmp_path / "self"], ORIGIN, 1, heard.append, must_not_wait)
+    assert [(taken.fate, taken.detail) for taken in heard] == [(Fate.FAILED, "cannot be read: Too many levels of symbolic links")]
+
+
 def test_a_pipe_is_not_opened(intake: FolderIntake, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert intake.take(tmp_path / "pipe").fate is Fate.SKIPPED
@@ -251,3 +260,22 @@ def test_a_file_that_is_refused_where_files_are_kept_is_named_in_a_list_until_it
     said = "".join(capfd.readouterr())
     assert "DOE" not in said
     assert f"named_in={listed}" in said
+
+
+def test_a_conflict_that_is_met_again_is_a_line_without_a_name(
+    watched: Callable[[Watch], None], settings: Settings, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first = drawn(tmp_path / "first.dcm")
+    image = dcmread(first)
+    image.PixelData = bytes(len(image.PixelData))
+    others = save(image, tmp_path / "others.dcm")
+    for file, fates in ((first, {Fate.STORED: 1}), (others, {Fate.CONFLICT: 1})):
+        assert ingest(settings, [file], ORIGIN, 1, lambda _: None, must_not_wait) == fates
+    capfd.readouterr()
+    others.replace(drawn(tmp_path / "inbox/DOE^JANE.dcm", seed=2))
+    watched(Watch(path=tmp_path / "inbox", settle_seconds=0))
+    wait_for((tmp_path / "inbox/taken/DOE^JANE.dcm").exists, what="the file where it goes")
+    said = "".join(capfd.readouterr())  # before it was moved the line could not be there, behind it a moment later
+    while "hilum conflicts list" not in said:
+        said += wait_for(lambda: "".join(capfd.readouterr()), what="the line")
+    assert ("watch=scanner" in said, "DOE" in said) == (True, False)

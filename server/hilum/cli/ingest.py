@@ -60,7 +60,9 @@ def ingest(
             raise
     print(_counted(fates, began))
     if count := fates[Fate.CONFLICT]:
-        print(f"hilum: {count} file{'' if count == 1 else 's'}: {IN_CONFLICT}", file=sys.stderr)
+        # What is met for the first time is known as such only when it gets its row.
+        advice = "" if count == progress.counts[Fate.CONFLICT] else "; the same command, once more, names each"
+        print(f"hilum: {count} file{'' if count == 1 else 's'}: {IN_CONFLICT}{advice}", file=sys.stderr)
     is_all_in = not any(fates[fate] for fate in (Fate.REFUSED, Fate.FAILED, Fate.CONFLICT))
     raise typer.Exit(0 if is_all_in and sum(fates.values()) > fates[Fate.SKIPPED] else 1)
 

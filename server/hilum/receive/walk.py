@@ -24,7 +24,7 @@ class Walk:
 
     def problems(self) -> list[str]:
         """A line for each of the paths that lies in what is ours, so that nothing could be taken from it."""
-        named = ((path, own, name) for path in self.paths for own, name in self.ours.items() if path.resolve().is_relative_to(own))
+        named = ((path, own, name) for path in self.paths for own, name in self.ours.items() if _real(path).is_relative_to(own))
         return [f"{plain(path)}: nothing is taken from there, it is Hilum's own ({name} = {plain(own)})." for path, own, name in named]
 
     def files(self) -> Iterator[Path]:
@@ -32,7 +32,7 @@ class Walk:
 
         A folder that cannot be read is among them, so that it is not passed over in silence.
         """
-        tops = [path.resolve() for path in self.paths]
+        tops = [_real(path) for path in self.paths]
         around = {own.parent for own in self.ours}
         for path, top in zip(self.paths, tops, strict=True):
             unreadable: list[OSError] = []
@@ -56,10 +56,15 @@ class Walk:
         """What it leads to is taken all the same where it lies below one of the paths."""
         if not path.is_symlink():
             return
-        target = Path(os.path.realpath(path))
+        target = _real(path)
         if any(target.is_relative_to(top) for top in tops):
             return
         if name := next((name for own, name in self.ours.items() if target.is_relative_to(own)), None):
             self.passed_over(TakenFile(path, Fate.SKIPPED, f"a link to Hilum's own ({name})"))
         else:
             self.passed_over(TakenFile(path, Fate.FAILED, "a link to a folder; give its target as a PATH of its own"))
+
+
+def _real(path: Path) -> Path:
+    """Where it leads. `Path.resolve` raises for a link to itself, which is a file that cannot be read like any other."""
+    return Path(os.path.realpath(path))
