@@ -24,6 +24,7 @@ from tests.support.street import Clock, Street
 from tests.support.waiting import wait_for
 
 MIB = 1 << 20
+_OPENED: list[Ledger] = []
 
 
 @pytest.fixture
@@ -33,12 +34,21 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(autouse=True)
+def opened() -> Iterator[list[Ledger]]:
+    """Ledgers that are closed behind a test."""
+    yield _OPENED
+    while _OPENED:
+        _OPENED.pop().close()
+
+
 def installation(folder: Path, **retention: float) -> tuple[Settings, Street]:
     settings = make_settings(folder / "state")
     settings = settings.model_copy(update={"retention": Retention(**retention)})  # type: ignore[arg-type]
     (settings.archive_dir / "locks").mkdir(parents=True)
     clock = Clock(time.time() - 1000)
-    return settings, Street(Ledger(settings.ledger_url, clock), clock)
+    _OPENED.append(Ledger(settings.ledger_url, clock))
+    return settings, Street(_OPENED[-1], clock)
 
 
 def store(settings: Settings, study: str, size: int = 1000) -> Path:

@@ -33,6 +33,7 @@ class Decisions:
     def close(self) -> None:
         """Give the connections back."""
         self._engine.dispose()
+        self._doorbell.close()
 
     def keep(self, conflict_id: int) -> Item | None:
         """The file stays in quarantine, kept out of everything; nobody has to look at it again. None: no such conflict."""

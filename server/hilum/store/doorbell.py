@@ -11,6 +11,7 @@ import os
 import select
 import socket
 import uuid
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Protocol
@@ -45,6 +46,9 @@ class Doorbell(Protocol):
     def listen(self, stage: str) -> Bell:
         """A bell for one stage; several processes may listen to the same stage and all hear it."""
 
+    def close(self) -> None:
+        """Ring no more. Bells that are open stay so."""
+
 
 def doorbell_for(url: str) -> Doorbell:
     """The doorbell that fits the ledger's database."""
@@ -56,40 +60,58 @@ def doorbell_for(url: str) -> Doorbell:
     return NotifyDoorbell(parsed.set(drivername="postgresql").render_as_string(hide_password=False))
 
 
+class _Folder:
+    """Open as long as the doorbell or one of its bells has it."""
+
+    def __init__(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        # Paths of UNIX sockets end at 107 bytes, state folders may be deeper: address them through the open folder.
+        self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        weakref.finalize(self, os.close, self.fd).atexit = False
+
+    def address(self, name: str) -> str:
+        return f"/proc/self/fd/{self.fd}/{name}"
+
+
 class _SocketDoorbell:
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Paths of UNIX sockets end at 107 bytes, state folders may be deeper: address them through the open folder.
-        self._folder_fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._opened: tuple[_Folder, socket.socket] | None
+        self._opened = _Folder(folder), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
 
     def ring_with(self, connection: Connection, stages: Iterable[str]) -> None:
         """Nothing: sockets are rung after the commit, or a listener would look too early."""
 
     def ring(self, stages: Iterable[str]) -> None:
+        if (opened := self._opened) is None:
+            return
         wanted = set(stages)
-        for name in os.listdir(self._folder_fd):  # noqa: PTH208 - through the open descriptor, see __init__
+        for name in os.listdir(opened[0].fd):  # noqa: PTH208 - through the open descriptor, see _Folder
             if name.partition(".")[0] in wanted:
-                self._send(name)
-
-    def _send(self, name: str) -> None:
-        try:
-            self._sender.sendto(b"", _address(self._folder_fd, name))
-        except (ConnectionRefusedError, FileNotFoundError):
-            with contextlib.suppress(FileNotFoundError):  # its process died without cleaning up
-                os.unlink(name, dir_fd=self._folder_fd)
-        except BlockingIOError:
-            pass  # its buffer is full of rings that it has not heard yet: one more adds nothing
+                _send(*opened, name)
 
     def listen(self, stage: str) -> Bell:
-        return _SocketBell(self._folder_fd, f"{stage}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+        assert self._opened is not None, "it is not closed"
+        return _SocketBell(self._opened[0], f"{stage}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
+
+    def close(self) -> None:
+        self._opened = None
+
+
+def _send(folder: _Folder, sender: socket.socket, name: str) -> None:
+    try:
+        sender.sendto(b"", folder.address(name))
+    except (ConnectionRefusedError, FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError):  # its process died without cleaning up
+            os.unlink(name, dir_fd=folder.fd)
+    except BlockingIOError:
+        pass  # its buffer is full of rings that it has not heard yet: one more adds nothing
 
 
 class _SocketBell:
-    def __init__(self, folder_fd: int, name: str) -> None:
-        self._folder_fd, self._name = folder_fd, name
+    def __init__(self, folder: _Folder, name: str) -> None:
+        self._folder, self._name = folder, name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
-        self._socket.bind(_address(folder_fd, name))
+        self._socket.bind(folder.address(name))
 
     @property
     def descriptor(self) -> int | None:
@@ -106,10 +128,6 @@ class _SocketBell:
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
-            self._socket.sendto(b"", _address(self._folder_fd, self._name))
+            self._socket.sendto(b"", self._folder.address(self._name))
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(self._name, dir_fd=self._folder_fd)
-
-
-def _address(folder_fd: int, name: str) -> str:
-    return f"/proc/self/fd/{folder_fd}/{name}"
+            os.unlink(self._name, dir_fd=self._folder.fd)

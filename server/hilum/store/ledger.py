@@ -80,6 +80,7 @@ class Ledger:
         """Give the connections back."""
         self._engine.dispose()
         self._reader.dispose()
+        self._doorbell.close()
 
     @property
     def namespace(self) -> uuid.UUID:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import weakref
 from collections.abc import Iterable
 
 import psycopg
@@ -30,12 +31,16 @@ class NotifyDoorbell:
         """A bell with a connection of its own."""
         return _NotifyBell(self._conninfo, stage)
 
+    def close(self) -> None:
+        """Nothing: the ledger's connections rang."""
+
 
 class _NotifyBell:
     def __init__(self, conninfo: str, stage: str) -> None:
         self._conninfo, self._channel = conninfo, f"hilum_{stage}"
         self._connection: psycopg.Connection | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+        weakref.finalize(self, os.close, self._wake).atexit = False  # not in `close`: another thread may wait for it
         self._connect()
 
     @property

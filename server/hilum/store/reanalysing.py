@@ -77,6 +77,7 @@ class Reanalysis:
         """Give the connections back."""
         self._engine.dispose()
         self._reader.dispose()
+        self._doorbell.close()
 
     def last_row(self) -> int:
         """Of studies: where `look` ends."""
