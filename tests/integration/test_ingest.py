@@ -114,7 +114,7 @@ def test_other_pixels_are_said_until_a_person_decides_and_written_once(installat
     done = ingest(installation, installation.folder, "--jobs", 1)
     assert done.stdout.startswith("2 stored, 1 known, 0 discarded, 0 refused, "), done.stdout + done.stderr
     assert ", 1 conflict in " in done.stdout
-    assert "hilum conflicts list" in done.stderr
+    assert "(`hilum conflicts list`); the same command, once more, names each" in done.stderr
     assert f"{installation.folder / 'state'}: Hilum's own (site.state_dir)" in done.stderr
     assert done.returncode == 1
     (held,) = [file for file in quarantine.rglob("*") if file.is_file()]
@@ -124,6 +124,7 @@ def test_other_pixels_are_said_until_a_person_decides_and_written_once(installat
         "0 stored, 3 known, 0 discarded, 0 refused, 0 skipped, 0 failed, 1 conflict",
     )
     assert f"conflict  {made[0]}: other pixels under a known SOP Instance UID" in again.stderr
+    assert "names each" not in again.stderr
     assert [file for file in quarantine.rglob("*") if file.is_file()] == [held]
     with sqlite3.connect(installation.folder / "state/ledger.sqlite") as connection:
         connection.execute("UPDATE conflict SET state = 'kept'")
