@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pty
 import re
@@ -135,14 +136,16 @@ def test_other_pixels_are_said_until_a_person_decides_and_written_once(installat
 
 
 def test_interrupted_it_says_what_it_has_done(installation: Hilum, tmp_path: Path) -> None:
-    draw(tmp_path / "files", 400)
-    os.mkfifo(tmp_path / "files/000")  # the first of all files: when it is said, the others are under way
+    draw(tmp_path / "files", 60)
+    for number in range(400):
+        os.mkfifo(tmp_path / f"files/1/{number:03}")
     with subprocess.Popen(installation.command("ingest", str(tmp_path / "files")), stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
+        fcntl.fcntl(running.stderr, fcntl.F_SETPIPE_SZ, 4096)  # a few lines: while nobody reads the next ones, it cannot come to its end
         assert "a pipe" in running.stderr.readline()
         running.send_signal(signal.SIGINT)
         said = running.stderr.read()
-    assert re.search(r"stopped   \d+ stored, .* 1 skipped, .*; the same command goes on", said), said
+    assert re.search(r"stopped   \d+ stored, .* \d+ skipped, .*; the same command goes on", said), said
     assert running.returncode not in (0, 2)
 
 
