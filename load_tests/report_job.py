@@ -27,6 +27,7 @@ from hilum.domain import (
     StudyState,
 )
 from hilum.models.catalogue import load_catalogue
+from hilum.receive.patient import identity_of
 from hilum.report import HeatMapSources, Picture, ReportContext
 from load_tests.phantom import make_study, save
 from load_tests.serving import REPOSITORY
@@ -57,7 +58,8 @@ def claimed(release: Release, rows: int = 64) -> tuple[ReportJob, list[Dataset]]
     instances = [_instance(image, number) for number, image in enumerate(images, 1)]
     study = _study(instances)
     readings = [_reading(instance, release) for instance in instances]
-    decided = assemble(StudyJob(_LEASE, study, tuple(instances), tuple(readings), ()), {release.id: release}, uuid.NAMESPACE_OID, _NOW)
+    job = StudyJob(_LEASE, study, tuple(instances), tuple(readings), ())
+    decided = assemble(job, {release.id: release}, uuid.NAMESPACE_OID, _NOW, identity_of)
     assert isinstance(decided, Close)
     (result,) = decided.results
     return ReportJob(_LEASE, result, study, tuple(instances), {}), images

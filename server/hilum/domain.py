@@ -48,6 +48,7 @@ class Reason(StrEnum):
     WORKER_CRASHED = "worker_crashed"
     NO_ANALYSED_IMAGE = "no_analysed_image"
     REJECTED = "rejected"
+    PATIENT_CONFLICT = "patient_conflict"
     NOT_WAITED_FOR = "not_waited_for"
     ERASED = "erased"
 
@@ -81,6 +82,9 @@ _REASON_MEANING: Mapping[Reason, str] = {
     Reason.WORKER_CRASHED: "Three workers died or hung while they held this item.",
     Reason.NO_ANALYSED_IMAGE: "No image of the study could be analysed by this release.",
     Reason.REJECTED: "Rejected after it was made, by a rejection note (IHE IOCM) or by a person.",
+    Reason.PATIENT_CONFLICT: (
+        "The images name several patients, so there is no finding: correct the wrong Patient ID and send that image again, or reject it."
+    ),
     Reason.NOT_WAITED_FOR: "A person completed the study before this image was read.",
     Reason.ERASED: "The data of the patient, or of this study, was erased.",
 }
@@ -363,6 +367,15 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """Whose image it is, and of which order, as its header says; empty: it does not say, or cannot be read."""
+
+    patient_id: str = ""
+    issuer: str = ""
+    accession_number: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """One release's output for one image, or the reason why there is none."""
 
@@ -480,7 +493,7 @@ class Result:
     """All findings of a study by one release, from exactly these source images.
 
     `identifiers` maps a document kind ("sr") and "<kind>_series" to the UID minted for it when the result was stored.
-    `is_shadow`: for comparison only; it gets no document.
+    `is_shadow`: for comparison only; it gets no document. `has_several_orders`: its images name different Accession Numbers.
     """
 
     study_instance_uid: str
@@ -500,6 +513,7 @@ class Result:
     supersedes_id: int | None = None
     id: int = 0
     is_shadow: bool = False
+    has_several_orders: bool = False
 
 
 @dataclass(frozen=True, slots=True)

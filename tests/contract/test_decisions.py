@@ -288,6 +288,44 @@ def test_a_rejected_image_leaves_the_result_and_the_old_report_is_superseded(sit
     assert second.predecessors["sr"].sop_instance_uid == first.result.identifiers["sr"]
 
 
+@pytest.mark.parametrize("is_corrected", [True, False])
+def test_images_of_two_patients_are_reported_once_one_is_corrected_or_rejected(site: Site, is_corrected: bool) -> None:
+    site.receive(A)
+    site.receive(B, pixels=OTHER, patient_id=b"P2")
+    (first,) = site.walk()
+    assert (first.result.outcome, first.result.reason, first.result.findings) == (Outcome.NOT_ANALYSED, "patient_conflict", ())
+    if is_corrected:
+        assert site.receive(B, pixels=OTHER) is RecordOutcome.HEADER_REVISION
+    else:
+        assert site.ledger.reject(note(B)) == 1
+    (second,) = site.walk()
+    assert (second.result.outcome, second.result.reason, second.result.revision) == (Outcome.ANALYSED, None, 2)
+    assert {uid for finding in second.result.findings for uid in finding.source_sop_instance_uids} == ({A, B} if is_corrected else {A})
+    assert second.predecessors["sr"].sop_instance_uid == first.result.identifiers["sr"]
+    assert [row.is_current for row in site.rows(schema.result)] == [False, True]
+    assert [row.state for row in site.rows(schema.delivery)] == ["delivered"] * 2
+    assert site.walk() == [], "it is said"
+
+
+def test_the_ledger_keeps_that_images_name_several_orders(site: Site) -> None:
+    site.receive(A, order=b"A1")
+    site.receive(B, pixels=OTHER, order=b"A2")
+    assert [job.result.has_several_orders for job in site.walk()] == [True]
+
+
+def test_a_report_is_taken_back_when_an_image_of_somebody_else_comes(site: Site) -> None:
+    site.receive(A)
+    (first,) = site.walk()
+    site.receive(B, pixels=OTHER, patient_id=b"P2")
+    (second,) = site.walk()
+    assert (second.result.reason, list(second.held)) == ("patient_conflict", ["pacs"])
+    assert second.predecessors["sr"].sop_instance_uid == first.result.identifiers["sr"]
+    site.ledger.reject(note(B))
+    (third,) = site.walk()
+    assert [finding.score for finding in third.result.findings] == [finding.score for finding in first.result.findings]
+    assert len({job.result.identifiers["sr"] for job in (first, second, third)}) == 3, "one UID, one content"
+
+
 def test_a_note_about_more_images_than_a_transaction_takes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "_REJECTED_AT_ONCE", 2)
     site.receive(A)

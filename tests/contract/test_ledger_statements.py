@@ -26,6 +26,7 @@ from hilum.domain import (
     StudyJob,
     StudyState,
 )
+from hilum.receive.patient import identity_of
 from hilum.store.handing_on import Heir
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
@@ -80,7 +81,7 @@ def _served(ledger: Ledger, stage: str, release: Release) -> tuple[int, int]:
 
 def _decided(job: Job, release: Release) -> Advance:
     if isinstance(job, StudyJob):
-        decided = assemble(job, {release.id: release}, uuid.NAMESPACE_OID, time.time())
+        decided = assemble(job, {release.id: release}, uuid.NAMESPACE_OID, time.time(), identity_of)
         assert isinstance(decided, Close)
         return Advance(StudyState.CLOSED, results=decided.results)
     if isinstance(job, ReportJob):

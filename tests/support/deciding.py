@@ -32,6 +32,7 @@ from hilum.domain import (
 )
 from hilum.receive import file_meta
 from hilum.receive.describe import describe
+from hilum.receive.patient import identity_of
 from hilum.store.archive import Archive
 from hilum.store.arrival import Arrival
 from hilum.store.decisions import Decisions
@@ -91,7 +92,7 @@ class Site:
         releases = {self.release.id: self.release} if self.is_configured else {}
         for job in self.claim("assemble"):
             assert isinstance(job, StudyJob)
-            decided = assemble(job, releases, NAMESPACE, self.clock.now)
+            decided = assemble(job, releases, NAMESPACE, self.clock.now, identity_of)
             assert isinstance(decided, Close)
             assert self.ledger.advance("assemble", [(job.lease, Advance(StudyState.CLOSED, results=decided.results))]) == [True]
 

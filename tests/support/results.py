@@ -29,6 +29,7 @@ from hilum.domain import (
     StudyJob,
     StudyState,
 )
+from hilum.receive.patient import identity_of
 from hilum.report import ReportContext
 
 NAMESPACE = uuid.UUID("3b1c1f0e-7d33-4b53-9f0c-1f1f5a0f0001")
@@ -155,7 +156,7 @@ def study_job(instances: Sequence[Instance], readings: Sequence[Reading], curren
 
 def results_of(job: StudyJob, *releases: Release, now: float = CREATED_AT) -> tuple[Result, ...]:
     """What `assemble` makes of a study that has ended."""
-    decided = assemble(job, {release.id: release for release in releases}, NAMESPACE, now)
+    decided = assemble(job, {release.id: release for release in releases}, NAMESPACE, now, identity_of)
     assert isinstance(decided, Close), decided
     return decided.results
 

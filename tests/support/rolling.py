@@ -25,6 +25,7 @@ from hilum.domain import (
 )
 from hilum.errors import Retry
 from hilum.pipeline import back_off
+from hilum.receive.patient import identity_of
 from hilum.settings import Pipeline
 from hilum.store.kept_manifests import KeptManifest
 from hilum.store.ledger import Ledger, RecordOutcome
@@ -94,7 +95,7 @@ class Rolling:
         self.clock.now += QUIET_SECONDS + 1
         for job in self.claim("assemble"):
             assert isinstance(job, StudyJob)
-            decided = assemble(job, self.releases, NAMESPACE, self.clock.now)
+            decided = assemble(job, self.releases, NAMESPACE, self.clock.now, identity_of)
             assert isinstance(decided, Close)
             assert self.ledger.advance("assemble", [(job.lease, Advance(StudyState.CLOSED, results=decided.results))]) == [True]
 

@@ -47,12 +47,15 @@ def uid_element(tag: int, uid: str) -> bytes:
     return element(tag, b"UI", value + b"\0" * (len(value) % 2))
 
 
-def data_set(uid: str, *, study: str = "1.2.3", pixels: bytes = bytes(range(256)) * 64, patient_id: bytes = b"P1") -> bytes:
+def data_set(
+    uid: str, *, study: str = "1.2.3", pixels: bytes = bytes(range(256)) * 64, patient_id: bytes = b"P1", order: bytes = b""
+) -> bytes:
     """A small DX data set in explicit little endian, as bytes of our own making."""
     return b"".join(
         (
             uid_element(0x00080016, DigitalXRayImageStorageForPresentation),
             uid_element(0x00080018, uid),
+            element(0x00080050, b"SH", order) if order else b"",
             element(0x00080060, b"CS", b"DX"),
             element(0x00100020, b"LO", patient_id),
             uid_element(0x0020000D, study),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from hilum.assemble import Close, Waiting, assemble
 from hilum.domain import SR_KINDS, Code, Decision, Instance, Label, Outcome, Reading, ReadingState, Reason
+from hilum.receive.patient import identity_of
 from tests.support.results import (
     CREATED_AT,
     NAMESPACE,
@@ -17,6 +18,7 @@ from tests.support.results import (
     results_of,
     study_job,
 )
+from tests.support.storing import element
 
 RELEASE = make_release()
 
@@ -54,14 +56,14 @@ def one(job, *releases, **kwargs):
 
 def test_nothing_closes_while_the_quiet_period_runs():
     job = study_job([PA], [reading_of(PA, RELEASE)])
-    decided = assemble(job, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT - 0.5)
+    decided = assemble(job, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT - 0.5, identity_of)
     assert decided == Waiting(CREATED_AT, "the quiet period runs")
 
 
 @pytest.mark.parametrize("state", [ReadingState.DUE, ReadingState.LEASED])
 def test_nothing_closes_while_a_reading_is_open(state):
     job = study_job([PA, SIDE], [reading_of(PA, RELEASE), reading_of(SIDE, RELEASE, state=state, logits=None)])
-    decided = assemble(job, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT)
+    decided = assemble(job, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT, identity_of)
     assert isinstance(decided, Waiting)
     assert decided.until is None
 
@@ -144,7 +146,7 @@ def test_a_calibrated_release_has_probabilities():
 def test_the_same_study_twice_gives_no_second_result():
     job = study_job([PA], [reading_of(PA, RELEASE)])
     again = study_job([PA], job.readings, [dataclasses.replace(one(job), id=7)])
-    assert assemble(again, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT + 100) == Close(())
+    assert assemble(again, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT + 100, identity_of) == Close(())
 
 
 def test_a_late_image_supersedes_in_the_same_series():
@@ -193,7 +195,7 @@ def test_a_study_that_returns_to_what_was_said_before_says_it_anew():
         job = dataclasses.replace(study_job([PA], [reading_of(PA, RELEASE)], current), spent_digests=spent)
         result = dataclasses.replace(one(job, release), id=number)
         again = dataclasses.replace(job, current_results=(result,), spent_digests=spent)
-        assert assemble(again, {RELEASE.id: release}, NAMESPACE, CREATED_AT + 100) == Close(()), "it is said"
+        assert assemble(again, {RELEASE.id: release}, NAMESPACE, CREATED_AT + 100, identity_of) == Close(()), "it is said"
         assert (result.revision, result.supersedes_id) == (number, number - 1 or None)
         seen.append(result)
         current, spent = [result], {RELEASE.id: frozenset(item.source_digest for item in seen[:-1])}
@@ -217,18 +219,71 @@ def test_each_release_has_its_own_result_and_revision():
 
 def test_a_release_that_is_no_longer_configured_ends_honestly_or_leaves_its_result_alone():
     job = study_job([PA], [reading_of(PA, RELEASE)])
-    gone = assemble(job, {}, NAMESPACE, CREATED_AT)
+    gone = assemble(job, {}, NAMESPACE, CREATED_AT, identity_of)
     assert isinstance(gone, Close)
     assert (gone.results[0].outcome, gone.results[0].reason) == (Outcome.NOT_ANALYSED, "release_not_available")
     kept = study_job([PA, SIDE], [reading_of(PA, RELEASE), reading_of(SIDE, RELEASE)], [one(job)])
-    assert assemble(kept, {}, NAMESPACE, CREATED_AT) == Close(())
+    assert assemble(kept, {}, NAMESPACE, CREATED_AT, identity_of) == Close(())
 
 
 def test_a_study_without_readings_closes_without_results():
-    assert assemble(study_job([PA], []), {}, NAMESPACE, CREATED_AT) == Close(())
+    assert assemble(study_job([PA], []), {}, NAMESPACE, CREATED_AT, identity_of) == Close(())
 
 
 states = st.sampled_from(["PA", "LATERAL", "failed", "missing"])
+
+
+def of(number: int, patient_id: bytes = b"", issuer: bytes = b"", accession: bytes = b"") -> Instance:
+    values = ((0x00080050, b"SH", accession), (0x00100020, b"LO", patient_id), (0x00100021, b"LO", issuer))
+    return instance(number, header=b"".join(element(tag, vr, value) for tag, vr, value in values if value))
+
+
+@pytest.mark.parametrize(
+    ("others", "is_conflict"),
+    [
+        ([(b"P1 ",)], False),
+        ([(b"",)], False),
+        ([(b"P2",)], True),
+        ([(b"p1",)], True),
+        ([(b"P1", b"NORTH")], False),
+        ([(b"P1", b"NORTH"), (b"P1", b"NORTH ")], False),
+        ([(b"P1", b"NORTH"), (b"P1", b"SOUTH")], True),
+        ([(b"", b"NORTH"), (b"", b"SOUTH")], False),
+    ],
+)
+def test_images_of_several_patients_give_no_finding(others, is_conflict):
+    instances = [of(1, b"P1"), *(of(number, *said) for number, said in enumerate(others, 2))]
+    result = one(study_job(instances, [reading_of(item, RELEASE) for item in instances]))
+    assert (result.reason == Reason.PATIENT_CONFLICT.value) is is_conflict
+    assert bool(result.findings) is not is_conflict
+    assert {(image.is_used, image.reason, bool(image.scores)) for image in result.source_images} == {
+        (False, "patient_conflict", False) if is_conflict else (True, None, True)
+    }
+
+
+def test_only_images_with_numbers_are_compared_and_the_others_keep_their_reasons():
+    side, note = of(2, b"P2"), dataclasses.replace(of(3, b"P3"), removal_reason="rejected_by_hand")
+    readings = [reading_of(of(1, b"P1"), RELEASE), lateral_of(side, RELEASE), reading_of(note, RELEASE)]
+    assert one(study_job([of(1, b"P1"), side, note], readings)).outcome is Outcome.ANALYSED
+    late = of(4, b"P4")
+    result = one(study_job([of(1, b"P1"), side, note, late], [*readings, reading_of(late, RELEASE)]))
+    assert (result.outcome, result.reason, result.preprocessing_version) == (Outcome.NOT_ANALYSED, "patient_conflict", None)
+    assert [image.reason for image in result.source_images] == ["patient_conflict", "lateral_not_supported", "rejected", "patient_conflict"]
+
+
+def test_a_result_over_two_patients_from_before_they_were_compared_is_replaced():
+    instances = [of(1, b"P1"), of(2, b"P2")]
+    readings = [reading_of(item, RELEASE) for item in instances]
+    before = one(study_job([instance(1), instance(2)], readings))
+    result = one(study_job(instances, readings, [dataclasses.replace(before, id=1)]))
+    assert (before.outcome, result.reason, result.revision, result.supersedes_id) == (Outcome.ANALYSED, "patient_conflict", 2, 1)
+
+
+@pytest.mark.parametrize(("accession", "has_several"), [(b"A2", True), (b"A1 ", False), (b"", False)])
+def test_images_of_several_orders_are_said_to_be(accession, has_several):
+    instances = [of(1, b"P1", accession=b"A1"), of(2, b"P1", accession=accession)]
+    result = one(study_job(instances, [reading_of(item, RELEASE) for item in instances]))
+    assert (result.outcome, result.has_several_orders) == (Outcome.ANALYSED, has_several)
 
 
 @given(st.lists(states, min_size=1, max_size=6), st.randoms(use_true_random=False))

@@ -9,8 +9,9 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from hilum.domain import ReadingState, Reason
 from hilum.errors import NotAnalysed, Refused
-from hilum.report import REPORTS, build_documents, json_schema
+from hilum.report import REPORTS, build_documents, json_schema, sr_text
 from load_tests.phantom import make_study
+from tests.support.reporting import template_of
 from tests.support.results import (
     CONTEXT,
     instance_of,
@@ -84,6 +85,23 @@ def test_a_result_that_was_not_analysed_has_json():
     assert (content["outcome"], content["reason"], content["structured_report"]) == ("not_analysed", "no_analysed_image", None)
     assert content["source_images"][0]["reason_text"] == "All pixels have one value."
     assert content["study"]["patient_id"] == "PHANTOM-00000005"
+
+
+def test_two_patients_in_one_study_are_said_in_words_and_two_orders_are_a_caveat():
+    release, (first, second) = make_release(), images(("PA", "AP"))
+    second.AccessionNumber = "ANOTHER"
+    content = content_of(report_of([first, second], release), release)
+    assert (content["outcome"], content["caveats"][-1][:46]) == ("analysed", "The images name different Accession Numbers; t")
+    second.PatientID = "ANOTHER"
+    job = report_of([first, second], release)
+    content = content_of(job, release)
+    assert not list(VALIDATOR.iter_errors(content))
+    assert (content["outcome"], content["reason"], content["findings"]) == ("not_analysed", "patient_conflict", [])
+    assert "correct the wrong Patient ID" in content["reason_text"]
+    assert "ANOTHER" not in json.dumps(content)
+    templated, built = (build_documents(job, release, CONTEXT, ("sr",), template=item)[0] for item in (template_of(release), None))
+    assert templated == built
+    assert "correct the wrong Patient ID and send" in sr_text(built.content).replace("\n   │    ", " ")
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,10 @@ from itertools import count
 from typing import Final
 
 from hilum.assemble.findings import ImageScores, find, score_image
+from hilum.assemble.images import OUT_OF_SCOPE, Identify, Image, images_of, of_one_patient
 from hilum.domain import (
     SR_KINDS,
-    Instance,
     Outcome,
-    Reading,
     ReadingState,
     Reason,
     Release,
@@ -26,8 +25,6 @@ from hilum.domain import (
     source_digest,
 )
 
-# What a release does not claim to read takes nothing away from its result.
-_OUT_OF_SCOPE: Final = frozenset({Reason.LATERAL_NOT_SUPPORTED, Reason.WRONG_MODALITY, Reason.NOT_CHEST, Reason.NOT_FOR_PRESENTATION})
 _OPEN: Final = frozenset({ReadingState.DUE, ReadingState.LEASED})
 
 
@@ -46,45 +43,12 @@ class Close:
     results: tuple[Result, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Image:
-    """One image of the study and what one release made of it; no reading: the release was not configured when it arrived."""
-
-    instance: Instance
-    reading: Reading | None
-
-    @property
-    def is_rejected(self) -> bool:
-        """Whether a rejection note or a person has taken it out; then its reading counts for nothing."""
-        return self.instance.removal_reason is not None
-
-    @property
-    def is_out_of_scope(self) -> bool:
-        """Whether the release does not claim to read such an image, rejected or not."""
-        return self.reading is not None and self.reading.reason in _OUT_OF_SCOPE
-
-    @property
-    def logits(self) -> tuple[float, ...] | None:
-        is_analysed = self.reading is not None and self.reading.state is ReadingState.ANALYSED and not self.is_rejected
-        return self.reading.logits if self.reading is not None and is_analysed else None
-
-    @property
-    def reason(self) -> str | None:
-        """Why there is no number; None when there is one."""
-        if self.logits is not None:
-            return None
-        if self.is_rejected:
-            return Reason.REJECTED.value
-        if self.reading is None:
-            return Reason.RELEASE_NOT_AVAILABLE.value
-        return self.reading.reason or Reason.ATTEMPTS_EXHAUSTED.value
-
-
-def assemble(job: StudyJob, releases: Mapping[str, Release], namespace: uuid.UUID, now: float) -> Waiting | Close:
+def assemble(job: StudyJob, releases: Mapping[str, Release], namespace: uuid.UUID, now: float, identify: Identify) -> Waiting | Close:
     """Waiting while the quiet period runs or a reading is open; else a result for each release that read this study.
 
     Idempotent: a release whose source digest equals its current result's gets no new one. A release that is no longer configured
     ends as not analysed (release_not_available), unless it has a result, which then stands as long as none of its images is rejected.
+    Images that name more than one patient give no findings (patient_conflict); `identify` is asked where there are several.
     """
     if now < job.study.quiet_until:
         return Waiting(job.study.quiet_until, "the quiet period runs")
@@ -93,12 +57,14 @@ def assemble(job: StudyJob, releases: Mapping[str, Release], namespace: uuid.UUI
     current = {result.release: result for result in job.current_results}
     # A study that has lost its images (rejected, or put into another study) still has to say so.
     names = dict.fromkeys([*(reading.release for reading in job.readings), *current])
-    results = (_result(job, name, releases.get(name), current.get(name), namespace, now) for name in names)
+    results = (_result(job, name, releases.get(name), current.get(name), namespace, now, identify) for name in names)
     return Close(tuple(result for result in results if result is not None))
 
 
-def _result(job: StudyJob, name: str, release: Release | None, current: Result | None, namespace: uuid.UUID, now: float) -> Result | None:
-    images = _images(job, name)
+def _result(
+    job: StudyJob, name: str, release: Release | None, current: Result | None, namespace: uuid.UUID, now: float, identify: Identify
+) -> Result | None:
+    images, has_several_orders = of_one_patient(images_of(job, name), identify)
     digest = _unspent(_digest(images, name, release), current, job.spent_digests.get(name, frozenset()))
     if current is not None and (current.source_digest == digest or (release is None and not _rests_on_rejected(current, images))):
         return None
@@ -122,27 +88,21 @@ def _result(job: StudyJob, name: str, release: Release | None, current: Result |
         timings=_timings(job, images),
         created_at=now,
         supersedes_id=current.id if current is not None else None,
+        has_several_orders=has_several_orders,
     )
 
 
-def _rests_on_rejected(current: Result, images: Iterable[_Image]) -> bool:
+def _rests_on_rejected(current: Result, images: Iterable[Image]) -> bool:
     """Whether a result speaks for an image that has been rejected since, or has left the study."""
     left = {image.instance.sop_instance_uid for image in images if not image.is_rejected}
     return any(source.is_used and source.sop_instance_uid not in left for source in current.source_images)
 
 
-def _images(job: StudyJob, name: str) -> list[_Image]:
-    """All images in the order of their arrival, so that the same rows always give the same document."""
-    readings = {reading.instance_id: reading for reading in job.readings if reading.release == name}
-    ordered = sorted(job.instances, key=lambda item: (item.id, item.sop_instance_uid))
-    return [_Image(item, readings.get(item.id)) for item in ordered]
-
-
-def _scored(image: _Image, release: Release) -> ImageScores | None:
+def _scored(image: Image, release: Release) -> ImageScores | None:
     return score_image(image.reading, release) if image.reading is not None and image.logits is not None else None
 
 
-def _digest(images: Iterable[_Image], name: str, release: Release | None) -> str:
+def _digest(images: Iterable[Image], name: str, release: Release | None) -> str:
     """Digest of everything that the content rests on: pixels, headers, what became of each image, and the rules of the decision.
 
     So a late image, a corrected header, a reading that was done again and a new operating point each give a new result, and nothing
@@ -167,7 +127,7 @@ def _unspent(digest: str, current: Result | None, spent: Collection[str]) -> str
     return found
 
 
-def _seen(image: _Image) -> str:
+def _seen(image: Image) -> str:
     if image.is_rejected:
         return f"{image.instance.pixel_digest} {image.reason}"
     reading = image.reading
@@ -192,7 +152,7 @@ def _plain(value: object) -> object:
     return {str(key): _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
 
 
-def _outcome(images: Sequence[_Image], *, is_configured: bool) -> tuple[Outcome, str | None]:
+def _outcome(images: Sequence[Image], *, is_configured: bool) -> tuple[Outcome, str | None]:
     """PARTIAL: an image that the release should have read has no number. A lateral view is out of a frontal release's scope."""
     if not is_configured:
         return Outcome.NOT_ANALYSED, Reason.RELEASE_NOT_AVAILABLE.value
@@ -200,14 +160,16 @@ def _outcome(images: Sequence[_Image], *, is_configured: bool) -> tuple[Outcome,
     if not left:
         return Outcome.NOT_ANALYSED, Reason.REJECTED.value
     reasons = [image.reason for image in left if image.reason is not None]
+    if Reason.PATIENT_CONFLICT.value in reasons:
+        return Outcome.NOT_ANALYSED, Reason.PATIENT_CONFLICT.value
     if len(reasons) == len(left):
         only = reasons[0] if len(set(reasons)) == 1 else Reason.NO_ANALYSED_IMAGE.value
         return Outcome.NOT_ANALYSED, only
-    failed = [reason for reason in reasons if reason not in _OUT_OF_SCOPE]
+    failed = [reason for reason in reasons if reason not in OUT_OF_SCOPE]
     return (Outcome.PARTIAL, failed[0]) if failed else (Outcome.ANALYSED, None)
 
 
-def _source(image: _Image, score: ImageScores | None, release: Release | None) -> SourceImage:
+def _source(image: Image, score: ImageScores | None, release: Release | None) -> SourceImage:
     labels = release.labels if release is not None and score is not None else ()
     keys = [(position, label.key) for position, label in enumerate(labels) if not label.is_masked]
     return SourceImage(
@@ -229,7 +191,7 @@ def _member_scores(score: ImageScores, release: Release, keys: Sequence[tuple[in
     return {name: {key: scores[position] for position, key in keys} for name, scores in pairs}
 
 
-def _preprocessing_version(images: Iterable[_Image]) -> str | None:
+def _preprocessing_version(images: Iterable[Image]) -> str | None:
     versions = {image.reading.preprocessing_version for image in images if image.reading is not None and image.logits is not None}
     return ", ".join(sorted(version for version in versions if version)) or None
 
@@ -245,7 +207,7 @@ def _identifiers(namespace: uuid.UUID, study_uid: str, name: str, digest: str) -
     }
 
 
-def _timings(job: StudyJob, images: Iterable[_Image]) -> dict[str, float]:
+def _timings(job: StudyJob, images: Iterable[Image]) -> dict[str, float]:
     """Times of the study, seconds since the epoch, and for each step of the analysis the longest that an image took, seconds."""
     longest: dict[str, float] = {}
     for image in images:

@@ -1,4 +1,4 @@
-"""Whose image it is: Patient ID, Issuer of Patient ID and Study Instance UID of an encoded header, and nothing else of it."""
+"""Whose image it is: Patient ID, its issuer, Study Instance UID and Accession Number of an encoded header, and nothing else of it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Protocol
 from pydicom.charset import convert_encodings, decode_bytes
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
+from hilum.domain import Identity, Instance
 from hilum.receive import file_meta
 from hilum.receive.elements import elements, encoding_of
 from hilum.receive.refusals import CannotUnderstand
 
-_SPECIFIC_CHARACTER_SET, _PATIENT_ID, _ISSUER, _STUDY_INSTANCE_UID = 0x00080005, 0x00100020, 0x00100021, 0x0020000D
+_SPECIFIC_CHARACTER_SET, _ACCESSION_NUMBER = 0x00080005, 0x00080050
+_PATIENT_ID, _ISSUER, _STUDY_INSTANCE_UID = 0x00100020, 0x00100021, 0x0020000D
 _BEGINNING_BYTES = 1 << 20
 
 
@@ -63,6 +65,15 @@ class OneStudy:
 def read_patient(header: bytes | memoryview, transfer_syntax_uid: str) -> Patient:
     """Patient ID (0010,0020) and Issuer of Patient ID (0010,0021), empty where they are missing. Raises CannotUnderstand."""
     return Patient(*read_texts(header, transfer_syntax_uid, (_PATIENT_ID, _ISSUER)))
+
+
+def identity_of(image: Instance) -> Identity:
+    """What the stored header of an image says of its patient and its order; nothing where it cannot be read so far."""
+    try:
+        values = read_texts(image.header, image.transfer_syntax_uid, (_ACCESSION_NUMBER, _PATIENT_ID, _ISSUER))
+    except CannotUnderstand:
+        return Identity()
+    return Identity(accession_number=values[0], patient_id=values[1], issuer=values[2])
 
 
 def is_file_of(file: Path, owner: Owner) -> bool:

@@ -50,6 +50,8 @@ def caveats(result: Result, release: Release, context: ReportContext, heat_map: 
         said.append(f"Intended use: {release.intended_use}")
     if heat_map is not None and heat_map.left_out:
         said.append(f"No heat map: {heat_map.left_out}")
+    if result.has_several_orders:
+        said.append("The images name different Accession Numbers; this report has that of the image that gives it the patient.")
     return [*said, *_unused(result)]
 
 

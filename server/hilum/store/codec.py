@@ -108,7 +108,7 @@ def _plain(value: object) -> object:
     return dict(value) if isinstance(value, Mapping) else value
 
 
-_RESULT_CONTENT = ("findings", "source_images", "is_trained", "is_calibrated", "preprocessing_version", "timings")
+_RESULT_CONTENT = ("findings", "source_images", "is_trained", "is_calibrated", "preprocessing_version", "timings", "has_several_orders")
 
 
 def result_values(result: Result) -> dict[str, Any]:
@@ -148,6 +148,7 @@ def result_of(row: Row[Any]) -> Result:
         supersedes_id=row.supersedes_id,
         id=row.id,
         is_shadow=row.state == ResultState.SHADOW,
+        has_several_orders=content.get("has_several_orders", False),  # a row of an earlier version does not say
     )
 
 

@@ -12,6 +12,7 @@ from hilum.assemble import Waiting, assemble
 from hilum.assemble.agreement import Said, is_flip, said_by_both
 from hilum.domain import Advance, ComparisonJob, ComparisonState, Job, Release, Result, StudyState
 from hilum.errors import Retry
+from hilum.receive.patient import identity_of
 
 _LOOK_AGAIN_SECONDS = 5.0
 _READINGS_SECONDS = 3600.0  # the last reading hastens the comparison; this is for the moment in which it cannot
@@ -28,7 +29,7 @@ class CompareHandler:
         assert isinstance(job, ComparisonJob)
         now = time.time()
         reported = _reported(job, now)
-        decided = assemble(job.shadow, self._releases, self._namespace, now)
+        decided = assemble(job.shadow, self._releases, self._namespace, now, identity_of)
         if isinstance(decided, Waiting):
             raise Retry(f"the shadow has not read everything: {decided.reason}", after_seconds=_READINGS_SECONDS, is_outage=True)
         results = [dataclasses.replace(item, is_shadow=True) for item in decided.results]

@@ -21,14 +21,17 @@ from hilum.domain import (
     Job,
     NewDocument,
     Outcome,
+    Reason,
     Release,
     ReportJob,
+    Result,
     ResultState,
     StudyJob,
     StudyState,
 )
 from hilum.errors import Refused, Retry
 from hilum.pipeline import STAGES, StageLoop
+from hilum.receive.patient import identity_of
 from hilum.report import Report, ReportContext, derive
 from hilum.settings import Destination, Pipeline, Settings
 from hilum.store.ledger import Ledger
@@ -43,6 +46,8 @@ from hilum.wiring.releases import Catalogue
 from hilum.wiring.report_builder import ReportBuilder
 from hilum.wiring.report_pool import ReportPool
 from hilum.wiring.serving import run_async, serve
+
+log = telemetry.logger("wiring")
 
 
 def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
@@ -93,12 +98,20 @@ class AssembleHandler:
         """One study."""
         assert isinstance(job, StudyJob)
         with telemetry.cpu("aggregate"):
-            decided = assemble(job, self._releases, self._namespace, time.time())
+            decided = assemble(job, self._releases, self._namespace, time.time(), identity_of)
         if isinstance(decided, Waiting):
             raise Retry("the study is still growing", after_seconds=max(0.05, job.study.quiet_until - time.time()), is_outage=True)
         if tracing.is_on():
             _write_root(job)
+        _warn_of_conflicts(decided.results)
         return Advance(StudyState.CLOSED, results=decided.results)
+
+
+def _warn_of_conflicts(results: Iterable[Result]) -> None:
+    for result in results:
+        if result.reason == Reason.PATIENT_CONFLICT:
+            advice = "correct the wrong Patient ID and send that image again, or reject it"
+            log.warning("patient_conflict", study_instance_uid=result.study_instance_uid, release=result.release, advice=advice)
 
 
 def _write_root(job: StudyJob) -> None:
