@@ -156,6 +156,14 @@ def test_the_attributes_say_what_it_is(tmp_path):
     assert (picture.StudyInstanceUID, picture.PatientID) == (datasets[0].StudyInstanceUID, datasets[0].PatientID)
 
 
+def test_it_is_of_the_patient_of_the_report_where_the_first_image_names_none(tmp_path):
+    datasets = make_study(24, "CR", TWO, rows=64, columns=64)
+    expected, datasets[0].PatientID = datasets[1].PatientID, ""
+    report = built(tmp_path, datasets, make_release())
+    documents = [parse(of_kind(report, kind).content) for kind in ("sr", "heatmap")]
+    assert [item.PatientID for item in documents] == [expected] * 2
+
+
 def test_lossy_pixels_stay_lossy(tmp_path):
     datasets = make_study(24, "CR", ("PA",), rows=64, columns=64, transfer_syntax_uid=JPEGBaseline8Bit)
     picture = parse(of_kind(built(tmp_path, datasets, make_release()), "heatmap").content)

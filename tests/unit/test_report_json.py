@@ -11,12 +11,14 @@ from hilum.domain import ReadingState, Reason
 from hilum.errors import NotAnalysed, Refused
 from hilum.report import REPORTS, build_documents, json_schema, sr_text
 from load_tests.phantom import make_study
+from tests.support.read_back import items
 from tests.support.reporting import template_of
 from tests.support.results import (
     CONTEXT,
     instance_of,
     lateral_of,
     make_release,
+    parse,
     reading_of,
     report_job,
     report_of,
@@ -142,6 +144,38 @@ def test_identity_is_decoded_and_whole():
     study = content_of(job, release)["study"]
     assert (study["accession_number"], study["patient_id"], study["study_date"]) == ("A" * 20, "Ä-1", None)
     assert study["study_instance_uid"] == job.result.study_instance_uid
+
+
+def identities(job, release):
+    """Patient ID and Accession Number of the report, and of JSON."""
+    report, content = build_documents(job, release, CONTEXT)
+    said, study = parse(report.content), json.loads(content.content)["study"]
+    return (said.PatientID, said.AccessionNumber), (study["patient_id"], study["accession_number"])
+
+
+def test_patient_and_study_are_those_of_the_first_image_that_names_a_patient():
+    release, (first, second) = make_release(), images(("PA", "AP"))
+    first.PatientID, first.AccessionNumber = " ", "OF-NOBODY"
+    job = report_of([first, second], release)
+    assert identities(job, release) == (("PHANTOM-00000005", "A00000005"),) * 2
+    report = parse(build_documents(job, release, CONTEXT, ("sr",))[0].content)
+    shown = [item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in items(report, "260753009")]
+    assert sorted(shown) == sorted([first.SOPInstanceUID, second.SOPInstanceUID]), "each once"
+    second.PatientID = ""
+    assert identities(report_of([first, second], release), release)[0][1] == "OF-NOBODY", "of the first where none does"
+
+
+@pytest.mark.parametrize("change", ["damaged", "rejected"])
+def test_report_and_json_of_a_study_without_findings_name_one_patient(change):
+    release, (first, second) = make_release(), images()
+    first.PatientID = "ANOTHER"
+    instances = [instance_of(first, 1), instance_of(second, 2)]
+    if change == "rejected":
+        instances[0] = dataclasses.replace(instances[0], removal_reason="rejected_by_hand")
+    else:
+        instances[0] = dataclasses.replace(instances[0], header=instances[0].header.replace(b"A00000005", b"A0000\x015 ".ljust(9)[:9]))
+    (result,) = results_of(study_job(instances, [lateral_of(item, release) for item in instances]), release)
+    assert identities(report_job(instances, result), release) == (("PHANTOM-00000005", "A00000005"),) * 2
 
 
 def test_several_values_are_joined_as_dicom_writes_them():

@@ -73,7 +73,7 @@ def _superseded(job: ReportJob) -> str | None:
 
 def _study(job: ReportJob, headers: Headers) -> dict[str, Any]:
     """What a program needs to find the patient's study in its own system; dates and times as DICOM writes them."""
-    header = _identity(job, headers)
+    header = _identity(headers)
     return {
         "study_instance_uid": job.result.study_instance_uid,
         "accession_number": header.get("AccessionNumber"),
@@ -86,17 +86,12 @@ def _study(job: ReportJob, headers: Headers) -> dict[str, Any]:
     }
 
 
-def _identity(job: ReportJob, headers: Headers) -> dict[str, str | None]:
-    """From the image that the structured report takes its patient from: the first used one, else the first; {} if unreadable."""
-    stored = {instance.sop_instance_uid: instance for instance in job.instances}
-    images = sorted(job.result.source_images, key=lambda image: not image.is_used)
-    first = next((stored[image.sop_instance_uid] for image in images if image.sop_instance_uid in stored), None)
-    if first is None:
-        return {}
+def _identity(headers: Headers) -> dict[str, str | None]:
+    """From the image that the structured report takes its patient from; {} where no header can be read."""
     try:
-        header = headers.of(first)
+        header = headers.whose()
     except NotAnalysed:
-        return {}  # an image that nobody can read is a reason in this very document, not an obstacle to it
+        return {}  # images that nobody can read are a reason in this very document, not an obstacle to it
     keywords = ("AccessionNumber", "PatientID", "IssuerOfPatientID", "StudyDate", "StudyTime")
     return {keyword: _text(header.get(keyword)) for keyword in keywords}
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pydicom.dataset import Dataset
 
@@ -26,33 +25,58 @@ class Headers:
             self._read[uid] = read_header(instance)
         return self._read[uid]
 
+    def whose(self) -> Dataset:
+        """Of the image that gives every document its patient and study: the first that names a patient, or else the first.
+
+        Of a study that was not analysed a rejected image gives them where no other can. Raises what `reported` raises.
+        """
+        first: Dataset | None = None
+        for instance in sorted(self._images(), key=self._is_out):
+            header = self._read_by(self.of, instance)
+            if header is not None and str(header.PatientID).strip():
+                return header
+            first = header if first is None else first
+        if first is None:
+            raise NotAnalysed(Reason.CORRUPT_HEADER, "no image of the study has a header that can be read")
+        return first
+
     def reported(self) -> list[Dataset]:
         """Those of the used images, in the order of the result; of a study that was not analysed all that can be read.
 
-        The first gives patient and study. Raises NotAnalysed: corrupt_header when the header of a used image, or of every image, cannot
-        be read, instance_missing when it is gone.
+        The first is `whose`. Raises NotAnalysed: corrupt_header when the header of a used image, or of every image, cannot be read,
+        instance_missing when it is gone.
         """
-        if self._job.result.outcome is Outcome.NOT_ANALYSED:
-            return self._readable()
-        first, *others = self._used()
-        return [self.of(first), *(read_descriptors(instance) for instance in others)]
+        first = self.whose()
+        others = [instance for instance in self._images() if instance.sop_instance_uid != first.SOPInstanceUID]
+        read = [self._read_by(read_descriptors, instance) for instance in others]
+        return [first, *(header for header in read if header is not None)]
 
-    def _used(self) -> list[Instance]:
-        """Images that a number rests on."""
+    @property
+    def _is_analysed(self) -> bool:
+        return self._job.result.outcome is not Outcome.NOT_ANALYSED
+
+    def _is_out(self, instance: Instance) -> bool:
+        """A used image may have been rejected since; this result does not know it."""
+        return not self._is_analysed and instance.removal_reason is not None
+
+    def _images(self) -> Sequence[Instance]:
+        """Images that a number rests on; of a study that was not analysed all."""
+        if not self._is_analysed:
+            return self._job.instances
         stored = {instance.sop_instance_uid: instance for instance in self._job.instances}
         uids = [image.sop_instance_uid for image in self._job.result.source_images if image.is_used]
         if missing := [uid for uid in uids if uid not in stored]:
             raise NotAnalysed(Reason.INSTANCE_MISSING, f"{len(missing)} of {len(uids)} source images have left the ledger")
         return [stored[uid] for uid in uids]
 
-    def _readable(self) -> list[Dataset]:
-        headers: list[Dataset] = []
-        for instance in self._job.instances:
-            with contextlib.suppress(NotAnalysed):  # its reason stands in the result
-                headers.append(read_descriptors(instance) if headers else self.of(instance))
-        if not headers:
-            raise NotAnalysed(Reason.CORRUPT_HEADER, "no image of the study has a header that can be read")
-        return headers
+    def _read_by(self, read: Callable[[Instance], Dataset], instance: Instance) -> Dataset | None:
+        """None: of a study that was not analysed an image need not be readable; its reason stands in the result."""
+        try:
+            return read(instance)
+        except NotAnalysed:
+            if self._is_analysed:
+                raise
+            return None
 
 
 def replaced(job: ReportJob) -> Sequence[Document]:

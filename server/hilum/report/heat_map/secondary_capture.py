@@ -24,6 +24,7 @@ from hilum.report.heat_map.panel import Panel
 from hilum.report.heat_map.sheet import WITHDRAWN, Row, heading, resolution, sheet, withdrawal
 from hilum.report.maker import MEDIA_TYPE, PRODUCT, algorithm_equipment, encode, local, name_implementation, settle_times, short
 from hilum.report.quiet import quietly
+from hilum.report.sources import Headers
 from hilum.report.wording import caveats, heat_map_description
 from hilum_preprocessing import InputSpec
 
@@ -46,7 +47,7 @@ def heat_map(job: ReportJob, release: Release, context: ReportContext, sources: 
     headers = [_header(image, job) for image in images]
     with quietly():
         pixels = sheet(rows, job.result, release, context)
-        capture = _capture(job.result, release, context, headers, pixels)
+        capture = _capture(job.result, release, context, _whose(job), headers, pixels)
         _describe(capture, _derivation(rows[0], release), job.result, release, context)
         document = _document(capture, job)
     return document, HeatMap(str(capture.SOPClassUID), str(capture.SOPInstanceUID), str(capture.SeriesInstanceUID), keys)
@@ -56,7 +57,7 @@ def _withdrawn(job: ReportJob, release: Release, context: ReportContext) -> tupl
     """Not named by the report: it explains no finding."""
     headers = [_header(image, job) for image in job.result.source_images if image.is_used]
     with quietly():
-        capture = _capture(job.result, release, context, headers, withdrawal(job.result, release, context))
+        capture = _capture(job.result, release, context, _whose(job), headers, withdrawal(job.result, release, context))
         _describe(capture, f"{WITHDRAWN}.", job.result, release, context)
         return _document(capture, job), HeatMap()
 
@@ -80,11 +81,21 @@ def _header(image: SourceImage, job: ReportJob) -> Dataset:
         raise HeatMapLeftOut("The header of the image cannot be read.") from None
 
 
-def _capture(result: Result, release: Release, context: ReportContext, headers: Sequence[Dataset], pixels: NDArray[np.uint8]) -> SCImage:
-    offset = utc_offset(headers[0])
+def _whose(job: ReportJob) -> Dataset:
+    """The header that gives the report its patient and study."""
+    try:
+        return Headers(job).whose()
+    except NotAnalysed:
+        raise HeatMapLeftOut("The header of the image cannot be read.") from None
+
+
+def _capture(
+    result: Result, release: Release, context: ReportContext, whose: Dataset, headers: Sequence[Dataset], pixels: NDArray[np.uint8]
+) -> SCImage:
+    offset = utc_offset(whose)
     created = local(result.created_at, offset)
     capture = SCImage.from_ref_dataset(
-        headers[0],
+        whose,
         pixels,
         "RGB",
         bits_allocated=8,
@@ -106,7 +117,7 @@ def _capture(result: Result, release: Release, context: ReportContext, headers: 
         content_date=created.date(),
         content_time=created.time(),
     )
-    capture.copy_patient_and_study_information(headers[0])  # as the report does, so that both name one patient and one study alike
+    capture.copy_patient_and_study_information(whose)  # as the report does, so that both name one patient and one study alike
     if offset is not None:
         capture.TimezoneOffsetFromUTC = offset
     settle_times(capture, created)
