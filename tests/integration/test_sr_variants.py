@@ -19,6 +19,7 @@ from tests.support.read_back import (
     items,
     lines_in_json,
     lines_in_text,
+    measured_in_text,
     presence_in_json,
     presence_in_report,
     said_in_group,
@@ -83,7 +84,7 @@ def test_the_reference_writes_the_same(name: str) -> None:
     assert build_documents(built.job, VARIANTS[name].release, CONTEXT, ("sr",)) == [built.sr]
 
 
-LADDERED = ("CR_mixed", "DX_not_analysed", "SC_superseding", "DX_calibrated", "CR_untrained")
+LADDERED = ("CR_mixed", "DX_not_analysed", "SC_superseding", "DX_calibrated", "CR_untrained", "CR_first_frontal")
 
 
 @pytest.mark.parametrize("wanted", SR_LADDER[1:], ids=lambda item: item.name)
@@ -102,6 +103,7 @@ def test_a_lower_class_is_clean_and_says_the_same(name: str, wanted: Any, tmp_pa
     assert_says_what_it_is(report, built, variant.release)
     if is_text:
         assert list(lines_in_text(report)) == lines_in_json(built.content)
+        assert measured_in_text(report) == {uid for item in built.content["findings"] for uid in item["source_sop_instance_uids"]}
     else:
         assert [said_in_group(group) for group in items(report, "125007")] == [said_in_json(item) for item in built.content["findings"]]
     assert ("PredecessorDocumentsSequence" in report) == variant.is_second

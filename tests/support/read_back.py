@@ -85,3 +85,8 @@ def lines_in_text(report: Dataset) -> Iterator[tuple[str, str, float]]:
         found = re.match(r"(.+?): (\w+)(?: \(private code [^)]*\))?\. [A-Za-z ]+ ([-0-9.e]+) ", item.TextValue)
         assert found, item.TextValue
         yield found[1], found[2], float(found[3])
+
+
+def measured_in_text(report: Dataset) -> set[str]:
+    """Images that a Basic Text SR calls the source of a measurement."""
+    return {item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in items(report, "121112")}

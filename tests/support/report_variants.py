@@ -52,6 +52,7 @@ def constant(instance: Any, release: Release) -> Reading:
 
 
 UNTRAINED, CALIBRATED = make_release(is_trained=False), make_release(calibration=TEMPERATURE, aggregation="mean")
+FIRST = make_release(aggregation="first_frontal")
 VARIANTS = {
     f"{modality}_{images}_{'without' if without else 'with'}_optional": Variant(modality, images, without=without)
     for modality in ("CR", "DX", "SC")
@@ -64,6 +65,7 @@ for _modality in ("CR", "DX", "SC"):
         f"{_modality}_mixed": Variant(_modality, 3, (reading_of, lateral_of, constant)),
         f"{_modality}_untrained": Variant(_modality, 1, release=UNTRAINED),
         f"{_modality}_calibrated": Variant(_modality, 2, release=CALIBRATED),
+        f"{_modality}_first_frontal": Variant(_modality, 3, release=FIRST),
         f"{_modality}_not_analysed": Variant(_modality, 2, (lateral_of, constant)),
         f"{_modality}_superseding": Variant(_modality, 2, is_second=True),
         f"{_modality}_superseded_by_not_analysed": Variant(_modality, 2, (constant,), is_second=True, without=OPTIONAL),

@@ -146,6 +146,19 @@ def test_identity_is_decoded_and_whole():
     assert study["study_instance_uid"] == job.result.study_instance_uid
 
 
+@pytest.mark.parametrize(
+    ("aggregation", "said"),
+    [
+        ("first_frontal", "2 of 3 analysed images are not in the findings (first_frontal): they rest on the others alone."),
+        ("max", "Intended use: Research on chest radiographs."),
+        ("mean", "Intended use: Research on chest radiographs."),
+    ],
+)
+def test_analysed_images_on_which_no_finding_rests_are_a_caveat(aggregation, said):
+    release = make_release(aggregation=aggregation)
+    assert content_of(report_of(images(("PA", "AP", "LATERAL")), release), release)["caveats"][-1] == said
+
+
 def identities(job, release):
     """Patient ID and Accession Number of the report, and of JSON."""
     report, content = build_documents(job, release, CONTEXT)

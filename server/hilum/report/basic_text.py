@@ -19,6 +19,7 @@ from hilum.report import codes
 _CONTAINS = sr.RelationshipTypeValues.CONTAINS
 # What TID 2000 takes over as it is: the language and the observer.
 _CONTEXT = ("HAS OBS CONTEXT",)
+_PURPOSES = (codes.VISUAL_EXPLANATION, codes.SOURCE_OF_MEASUREMENT)
 _Key = tuple[str, str]
 
 
@@ -57,12 +58,16 @@ def _number(group: Dataset) -> str:
 
 
 def _images(report: Dataset) -> Iterator[sr.ContentItem]:
-    """Each image that the report names, once: evidence without a reference in the tree would be none."""
+    """Each image that the report names, once: evidence without a reference in the tree would be none.
+
+    A source of measurement is only what a measurement group calls so; the image library, which stands before the groups, calls all Source.
+    TID 2001 takes other purposes of reference than its own: CID 7003 is a baseline.
+    """
     seen = {}
     for item in _walk(report):
         if item.ValueType == "IMAGE":
             reference = item.ReferencedSOPSequence[0]
-            name = codes.VISUAL_EXPLANATION if _is(item, codes.VISUAL_EXPLANATION) else codes.SOURCE_OF_MEASUREMENT
+            name = next((purpose for purpose in _PURPOSES if _is(item, purpose)), codes.SOURCE)
             seen[reference.ReferencedSOPInstanceUID] = (name, reference.ReferencedSOPClassUID, reference.ReferencedSOPInstanceUID)
     for name, *uids in seen.values():
         yield sr.ImageContentItem(name, *uids, relationship_type=_CONTAINS)

@@ -52,7 +52,7 @@ def caveats(result: Result, release: Release, context: ReportContext, heat_map: 
         said.append(f"No heat map: {heat_map.left_out}")
     if result.has_several_orders:
         said.append("The images name different Accession Numbers; this report has that of the image that gives it the patient.")
-    return [*said, *_unused(result)]
+    return [*said, *_unused(result), *_not_in_findings(result, release)]
 
 
 def meaning_of(reason: str | None) -> str | None:
@@ -68,3 +68,12 @@ def _unused(result: Result) -> Iterator[str]:
     for reason, count in counted.items():
         images = f"{count} of {total} images" if total > 1 else "The only image"
         yield f"{images} not used ({reason}): {meaning_of(reason)}"
+
+
+def _not_in_findings(result: Result, release: Release) -> Iterator[str]:
+    """Images that were analysed and that no finding rests on, because the aggregation takes others."""
+    analysed = [image.sop_instance_uid for image in result.source_images if image.is_used]
+    left = set(analysed).difference(*(finding.source_sop_instance_uids for finding in result.findings))
+    if result.findings and left:
+        images = f"{len(left)} of {len(analysed)} analysed images {'is' if len(left) == 1 else 'are'}"
+        yield f"{images} not in the findings ({release.aggregation}): they rest on the others alone."
