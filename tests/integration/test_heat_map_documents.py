@@ -19,7 +19,7 @@ from pydicom import dcmread
 from pydicom.dataset import Dataset
 from pydicom.uid import ExplicitVRLittleEndian, JPEGBaseline8Bit
 
-from hilum.domain import Document, Release
+from hilum.domain import Document, ReadingState, Reason, Release
 from hilum.errors import WorkerDied
 from hilum.report import HeatMapSources, Picture, Report, build_documents, build_report, derive, json_schema
 from hilum.wiring.heat_maps import build_in_time
@@ -28,7 +28,8 @@ from load_tests.phantom import make_study
 from tests.support import sr_gate
 from tests.support.heat_maps import explained
 from tests.support.peers import require_program
-from tests.support.results import CONTEXT, LOGITS, make_release, parse
+from tests.support.reporting import template_of
+from tests.support.results import CONTEXT, LOGITS, instance_of, make_release, parse, reading_of, report_job, results_of, study_job
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
 KINDS = ("sr", "json")
@@ -203,16 +204,33 @@ def test_a_revision_that_shows_nothing_takes_the_place_of_one_that_did(tmp_path)
     job, sources = explained(datasets, release, tmp_path)
     earlier = of_kind(built(tmp_path, datasets, make_release()), "heatmap")
     report = build_report(dataclasses.replace(job, predecessors={"heatmap": earlier}), release, CONTEXT, KINDS, sources)
-    sr, picture, stored = written(tmp_path, report, datasets)
+    taken_away(tmp_path, report, earlier, datasets, "No finding is present any more.")
+
+
+def taken_away(folder: Path, report: Report, earlier: Document, datasets: list[Dataset], said: str) -> None:
+    """The sheet of words is clean, stands after the earlier one in its series, and the report names no picture."""
+    sr, picture, stored = written(folder, report, datasets)
     assert complaints("dciodvfy", picture) == []
     assert complaints("dcentvfy", *stored, picture, sr) == []
     withdrawn = dcmread(picture)
-    assert "no longer hold" in withdrawn.DerivationDescription
-    assert withdrawn.SeriesInstanceUID == earlier.series_instance_uid
+    assert withdrawn.DerivationDescription == f"{said} Earlier heat maps of this series no longer hold."
+    assert (withdrawn.SeriesInstanceUID, withdrawn.PatientID) == (earlier.series_instance_uid, datasets[0].PatientID)
     assert of_kind(report, "heatmap").predecessor_uid == earlier.sop_instance_uid
     assert explanations(dcmread(sr)) == {}
     assert json.loads(of_kind(report, "json").content)["heat_map"] is None
     sr_gate.assert_clean(sr, stored, sr_gate.FAST)
+
+
+def test_a_rejected_image_takes_its_heat_map_away(tmp_path):
+    datasets, release = make_study(34, "CR", TWO, rows=64, columns=64), make_release()
+    earlier = of_kind(built(tmp_path, datasets, release), "heatmap")
+    instances = [instance_of(item, number) for number, item in enumerate(datasets, 1)]
+    rejected = {"state": ReadingState.NOT_ANALYSED, "logits": None, "reason": Reason.REJECTED.value}
+    (result,) = results_of(study_job(instances, [reading_of(item, release, **rejected) for item in instances]), release)
+    job, nothing = report_job(instances, result, {"heatmap": earlier}), HeatMapSources({}, 1, "A process died.")
+    report = build_report(job, release, CONTEXT, KINDS, nothing)
+    assert report.heat_map_left_out is None
+    taken_away(tmp_path, report, earlier, datasets, "The study is not analysed any more (rejected).")
 
 
 def _gone(sources: HeatMapSources) -> HeatMapSources:
@@ -274,6 +292,16 @@ def test_the_report_goes_without_a_heat_map_that_cannot_be_drawn_and_says_so(nam
     comments = [item.TextValue for item in sr_gate.walk(sr) if sr_gate.name_of(item) == "121106"]
     assert f"No heat map: {report.heat_map_left_out}" in comments
     assert json.loads(of_kind(report, "json").content)["heat_map"] is None
+
+
+def test_an_earlier_heat_map_does_not_stay_the_last_word_when_none_can_be_drawn(tmp_path):
+    datasets, release = make_study(28, "CR", TWO, rows=64, columns=64), make_release()
+    job, sources = explained(datasets, release, tmp_path)
+    earlier = of_kind(build_report(job, release, CONTEXT, KINDS, sources), "heatmap")
+    again = dataclasses.replace(job, predecessors={"heatmap": earlier})
+    report = build_report(again, release, CONTEXT, KINDS, _gone(sources), template_of(release))
+    assert report.heat_map_left_out == "The stored object is gone from the archive."
+    taken_away(tmp_path, report, earlier, datasets, f"No new heat map: {report.heat_map_left_out}")
 
 
 def test_a_report_without_heat_maps_is_what_it_was(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilum.domain import Advance, Outcome, ReadingJob, ReadingState
+from hilum.domain import Advance, Document, Outcome, ReadingJob, ReadingState
 from hilum.settings import Destination, Report, Settings, Site
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
@@ -46,6 +46,7 @@ def is_wanted(chosen: Settings, ledger: Ledger, job, release) -> bool:
 
 WITH_MAPS = make_release(has_cam=True)
 UNTRAINED = make_release(has_cam=True, is_trained=False)
+EARLIER = Document("heatmap", "application/dicom", b"", "1.2.840.10008.5.1.4.1.1.7", "2.25.1", "2.25.2")
 
 
 def test_a_destination_that_asks_gets_one(tmp_path, ledger):
@@ -75,6 +76,15 @@ def test_not_without_maps_and_not_without_an_analysed_image(tmp_path, ledger):
     chosen = settings(tmp_path, "heatmap")
     assert not is_wanted(chosen, ledger, job_of(make_release()), make_release())
     assert not is_wanted(chosen, ledger, job_of(WITH_MAPS, outcome=Outcome.NOT_ANALYSED), WITH_MAPS)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ANALYSED, Outcome.NOT_ANALYSED])
+@pytest.mark.parametrize("release", [WITH_MAPS, make_release()])
+def test_one_that_may_lie_somewhere_is_not_left_there(tmp_path, ledger, outcome, release):
+    job = dataclasses.replace(job_of(release, outcome=outcome), predecessors={"heatmap": EARLIER})
+    assert is_wanted(settings(tmp_path, "heatmap"), ledger, job, release)
+    assert not is_wanted(settings(tmp_path, "sr"), ledger, job, release)
+    assert not is_wanted(settings(tmp_path, "heatmap", intended_use="triage"), ledger, job, release)
 
 
 def test_maps_come_from_the_ledger_and_files_from_the_archive(tmp_path, ledger):

@@ -71,7 +71,7 @@ def build_documents(
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The documents of a result; `heat_map_left_out` says why a heat map that was asked for is not among them."""
+    """The documents of a result; `heat_map_left_out` says why a heat map that was asked for is not drawn."""
 
     documents: list[Document]
     heat_map_left_out: str | None
@@ -87,6 +87,7 @@ def build_report(
 ) -> Report:
     """As `build_documents`, with a heat map that they name, if there is a finding to show. Whatever hinders it, the others are built.
 
+    A sheet that takes an earlier heat map away is among the documents and is not named.
     Raises what `build_documents` raises.
     """
     # Only here: these bring Pillow and the decoders, which a report without a heat map does not need.
@@ -101,4 +102,4 @@ def build_report(
     if made is None:
         return Report(build_documents(job, release, context, kinds, None, template), None)
     picture, named = made
-    return Report([*build_documents(job, release, context, kinds, named, template), picture], None)
+    return Report([*build_documents(job, release, context, kinds, named, template), picture], named.left_out)

@@ -33,10 +33,12 @@ class HeatMaps:
     def is_wanted(self, job: ReportJob, release: Release, takers: Iterable[Destination]) -> bool:
         """Whether one of the destinations that ask for a heat map of this result may have it, and there are maps to draw.
 
+        Or an earlier one may lie there: it must not stay the last word, whatever became of the images and their maps.
         Never under the triage profile: a triage device (21 CFR 892.2080) notifies and prioritises, and its output does not mark,
         localise or highlight; a heat map would make it a detection aid, which is another class of device.
         """
-        if self._settings.report.intended_use == "triage" or not release.has_cam or job.result.outcome is Outcome.NOT_ANALYSED:
+        can_be_drawn = release.has_cam and job.result.outcome is not Outcome.NOT_ANALYSED
+        if self._settings.report.intended_use == "triage" or not (can_be_drawn or "heatmap" in job.predecessors):
             return False
         return any(job.result.is_trained or destination.accept_untrained for destination in takers)
 

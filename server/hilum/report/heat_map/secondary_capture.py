@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 from pydicom.uid import ExplicitVRLittleEndian
 
-from hilum.domain import Document, Instance, Release, ReportJob, Result, SourceImage
+from hilum.domain import Document, Instance, Outcome, Release, ReportJob, Result, SourceImage
 from hilum.errors import NotAnalysed
 from hilum.report import codes
 from hilum.report.context import HeatMap, HeatMapSources, ReportContext
@@ -32,15 +32,28 @@ from hilum_preprocessing import InputSpec
 def heat_map(job: ReportJob, release: Release, context: ReportContext, sources: HeatMapSources) -> tuple[Document, HeatMap] | None:
     """The document and what the report says of it; None when there is no finding to show. Raises HeatMapLeftOut.
 
-    Where an earlier heat map may lie at a destination and there is nothing to show now, a sheet that says so takes its place.
-    Deterministic: the same result and the same files give the same bytes.
+    Where an earlier heat map may lie at a destination and there is nothing to show now, or nothing can be drawn, a sheet that says so
+    takes its place. Deterministic: the same result and the same files give the same bytes.
     """
-    if sources.obstacle:
-        raise HeatMapLeftOut(sources.obstacle)
+    may_be_shown = "heatmap" in job.predecessors
+    try:
+        drawn = _drawn(job, release, context, sources)
+    except HeatMapLeftOut as error:
+        if not may_be_shown:
+            raise
+        return _withdrawn(job, release, context, f"No new heat map: {error.sentence}"), HeatMap(left_out=error.sentence)
+    if drawn is None and may_be_shown:
+        return _withdrawn(job, release, context, _nothing_to_show(job.result)), HeatMap()
+    return drawn
+
+
+def _drawn(job: ReportJob, release: Release, context: ReportContext, sources: HeatMapSources) -> tuple[Document, HeatMap] | None:
     findings = chosen_findings(job.result)
     images = chosen_images(job.result, findings)
     if not images:
-        return _withdrawn(job, release, context) if "heatmap" in job.predecessors else None
+        return None
+    if sources.obstacle:
+        raise HeatMapLeftOut(sources.obstacle)
     rows = [_row(image, job.result, release, sources) for image in images]
     shown = {image.sop_instance_uid for image in images}
     keys = tuple(finding.key for finding in findings if shown.intersection(finding.source_sop_instance_uids))
@@ -53,13 +66,22 @@ def heat_map(job: ReportJob, release: Release, context: ReportContext, sources: 
     return document, HeatMap(str(capture.SOPClassUID), str(capture.SOPInstanceUID), str(capture.SeriesInstanceUID), keys)
 
 
-def _withdrawn(job: ReportJob, release: Release, context: ReportContext) -> tuple[Document, HeatMap]:
-    """Not named by the report: it explains no finding."""
-    headers = [_header(image, job) for image in job.result.source_images if image.is_used]
+def _withdrawn(job: ReportJob, release: Release, context: ReportContext, why: str) -> Document:
+    """Words alone, about the images of the report, which does not name it: it explains no finding. Raises HeatMapLeftOut."""
+    try:
+        headers = Headers(job).reported()
+    except NotAnalysed:
+        raise HeatMapLeftOut("The header of the image cannot be read.") from None
     with quietly():
-        capture = _capture(job.result, release, context, _whose(job), headers, withdrawal(job.result, release, context))
-        _describe(capture, f"{WITHDRAWN}.", job.result, release, context)
-        return _document(capture, job), HeatMap()
+        capture = _capture(job.result, release, context, _whose(job), headers, withdrawal(job.result, release, context, why))
+        _describe(capture, f"{why} {WITHDRAWN}", job.result, release, context)
+        return _document(capture, job)
+
+
+def _nothing_to_show(result: Result) -> str:
+    if result.outcome is Outcome.NOT_ANALYSED:
+        return f"The study is not analysed any more ({result.reason})."
+    return "No finding is present any more."
 
 
 def _row(image: SourceImage, result: Result, release: Release, sources: HeatMapSources) -> Row:

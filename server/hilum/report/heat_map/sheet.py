@@ -17,7 +17,7 @@ from hilum.report.heat_map.panel import Panel, beside_each_other
 from hilum.report.wording import DECISIONS
 from hilum_preprocessing.placement import Placement
 
-WITHDRAWN: Final = "No finding is present any more. Earlier heat maps of this series no longer hold"
+WITHDRAWN: Final = "Earlier heat maps of this series no longer hold."
 _LONGEST_SIDE: Final = 1024
 _PANEL_PIXELS: Final = 1_500_000  # of all panels together: with its words a sheet stays below about 8 MB
 _LEAST_WIDTH: Final = 520
@@ -43,12 +43,13 @@ def sheet(rows: Sequence[Row], result: Result, release: Release, context: Report
     return np.asarray(framed(stacked(pieces)))
 
 
-def withdrawal(result: Result, release: Release, context: ReportContext) -> NDArray[np.uint8]:
+def withdrawal(result: Result, release: Release, context: ReportContext, why: str) -> NDArray[np.uint8]:
     """The sheet of a revision that shows nothing: it stands after those that did, in their series, and says that they hold no more."""
     said = [
         *_title(result, release),
-        Line(f"{WITHDRAWN} (result revision {result.revision})."),
-        Line(context.disclaimer, NOTE_SIZE, FAINT),
+        Line(why),
+        Line(WITHDRAWN),
+        Line(f"Result revision {result.revision}. {context.disclaimer}", NOTE_SIZE, FAINT),
     ]
     return np.asarray(framed(words(said, _LEAST_WIDTH)))
 
