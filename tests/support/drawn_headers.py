@@ -16,6 +16,7 @@ NAMES: Final = (
     ("ISO 2022 IR 6\\ISO 2022 IR 87", "Yamada^Tarou=山田^太郎=やまだ^たろう"),
     ("ISO 2022 IR 13\\ISO 2022 IR 87", "ﾔﾏﾀﾞ^ﾀﾛｳ=山田^太郎=やまだ^たろう"),
     ("\\ISO 2022 IR 149", "Hong^Gildong=洪^吉洞=홍^길동"),
+    ("\\ISO 2022 IR 58", "Wang^XiaoDong=王^小东"),
 )
 ODD_NAMES: Final = ("", "^", "=", "Doe^Jane^A^B^C", "Doe^Jane^A^B^C^D^E", "A=B=C=D", "Doe\\Roe", "X" * 70, "Doe^Jane\x1b", "  ", "Doe\r\n")
 SEXES: Final = ("M", "F", "O", "U", "", "male", "F\\M", "X ", "\x00")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -60,6 +61,8 @@ def _encodings(character_set: str) -> Iterator[str]:
 def _text(vr: str, value: str, encodings: list[str]) -> bytes:
     """In the character set; what that cannot say stands there in UTF-8, as careless devices do."""
     try:
+        if "iso_ir_58" in encodings:
+            return re.sub(r"[^\0-\x7f]+", lambda word: "\x1b$)A" + word[0], value).encode("gb2312")  # PS3.5 K.2; pydicom writes no escapes
         if vr == "PN":
             return b"=".join(encode_string(part, encodings) for part in value.split("="))
         return encode_string(value, encodings)

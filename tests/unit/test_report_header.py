@@ -10,6 +10,7 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRBigEndian, Exp
 
 from hilum.domain import Instance
 from hilum.errors import NotAnalysed
+from hilum.receive.patient import read_patient
 from hilum.report import build_documents
 from hilum.report.header import pair, read_header, utc_offset
 from load_tests.phantom import make_instance
@@ -89,6 +90,23 @@ def test_of_several_values_where_one_belongs_identifiers_are_kept_and_the_rest_i
 def test_latin_1_without_a_character_set_is_readable_text():
     header = read_header(instance(encoded(0x00100010, b"PN", "Müller^Jörg".encode("latin-1"))))
     assert str(header.PatientName).rstrip() == "Müller^Jörg"
+
+
+CHINESE = b"\x1b$)A\xcd\xf5"  # PS3.5 K.2
+
+
+def test_escapes_of_a_character_set_do_not_come_along():
+    raw = encoded(0x00080005, b"CS", b"\\ISO 2022 IR 58") + encoded(0x00081030, b"LO", CHINESE)
+    raw += encoded(0x00100010, b"PN", b"Wang^X=" + CHINESE + b"^" + CHINESE) + encoded(0x00100020, b"LO", CHINESE + b"1")
+    header = read_header(instance(raw))
+    assert (header.PatientName, header.PatientID, header.StudyDescription) == ("Wang^X=王^王", "王1", "王")
+    assert read_patient(raw, ExplicitVRLittleEndian).patient_id == "王1"
+
+
+@pytest.mark.parametrize("character_set", [b"", b"\\ISO 2022 IR 149", b"ISO_IR 100"])
+def test_an_escape_that_was_not_declared_damages_an_identifier(character_set):
+    with pytest.raises(NotAnalysed, match="control characters"):
+        read_header(instance(encoded(0x00080005, b"CS", character_set) + encoded(0x00100020, b"LO", CHINESE + b"1")))
 
 
 def test_an_unknown_character_set_is_neither_fatal_nor_printed():

@@ -11,6 +11,7 @@ from typing import Protocol
 from pydicom.charset import convert_encodings, decode_bytes
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
+from hilum.character_sets import without_escapes
 from hilum.domain import Identity, Instance
 from hilum.receive import file_meta
 from hilum.receive.elements import elements, encoding_of
@@ -121,4 +122,4 @@ def read_texts(header: bytes | memoryview, transfer_syntax_uid: str, tags: Seque
 
 def text_of(value: bytes, encodings: list[str]) -> str:
     """LO, SH: spaces around it do not count (PS3.5 6.2)."""
-    return decode_bytes(value, encodings, set()).strip(" \0")
+    return without_escapes(decode_bytes(value, encodings, set()), encodings).strip(" \0")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from pydicom.multival import MultiValue
 from pydicom.sequence import Sequence
 from pydicom.tag import BaseTag
 
+from hilum.character_sets import without_escapes
 from hilum.domain import Reason
 from hilum.errors import NotAnalysed
 from hilum.report.inherited import IDENTIFIERS
@@ -38,21 +39,24 @@ _UID: Final = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*))+")
 _CODE_STRING: Final = re.compile(r"[A-Z0-9_ ]{0,16}")
 
 
-def cleaned(tag: BaseTag, vr: str, value: Any) -> Any:  # noqa: ANN401 - whatever pydicom makes of a value
-    """The value as it may be written, or None to leave the element out. Raises NotAnalysed for an identifier that is damaged."""
+def cleaned(tag: BaseTag, vr: str, value: Any, encodings: Collection[str] = ()) -> Any:  # noqa: ANN401 - whatever pydicom makes of a value
+    """The value as it may be written, or None to leave the element out. Raises NotAnalysed for an identifier that is damaged.
+
+    `encodings`: by which pydicom has decoded it.
+    """
     keyword = keyword_for_tag(tag)
-    clean = _cleaned(tag, keyword, vr, value)
+    clean = _cleaned(tag, keyword, vr, value, encodings)
     return None if keyword in _ENUMERATED and clean not in _ENUMERATED[keyword] else clean
 
 
-def _cleaned(tag: BaseTag, keyword: str, vr: str, value: Any) -> Any:  # noqa: ANN401 - as above
+def _cleaned(tag: BaseTag, keyword: str, vr: str, value: Any, encodings: Collection[str]) -> Any:  # noqa: ANN401 - as above
     if vr in ("US", "SS", "UL", "SL"):
         return value if isinstance(value, int) else None
     if vr not in _CLEANERS or isinstance(value, bytes | Sequence):
         return None
     clean = _identifier if keyword in IDENTIFIERS else _CLEANERS[vr]
     given = list(value) if isinstance(value, MultiValue | list | tuple) else [value]
-    values = [clean("" if item is None else str(item)) for item in given]
+    values = [clean("" if item is None else without_escapes(str(item), encodings)) for item in given]
     if any(item is None for item in values):
         return None
     if len(values) > 1 and dictionary_VM(tag) == "1" and clean is not _identifier:

@@ -51,7 +51,7 @@ def cleaned_elements(dataset: Dataset, chosen: Iterable[BaseTag]) -> Dataset:
 def _cleaned(dataset: Dataset, tag: BaseTag) -> DataElement | None:
     try:
         vr, value = plain(dataset.get_item(tag)) or decoded(dataset[tag])
-        value = _items(value, keyword_for_tag(tag)) if vr == "SQ" else cleaned(tag, vr, value)
+        value = _items(value, keyword_for_tag(tag)) if vr == "SQ" else cleaned(tag, vr, value, dataset.original_character_set)
         return None if value is None else DataElement(tag, vr, value)
     except UNREADABLE:
         return None  # one unreadable element must not cost the report
