@@ -184,6 +184,12 @@ def test_a_sheet_stays_small_whatever_the_images(shape, count):
     assert np.array_equal(pixels, sheet(rows, result, release, CONTEXT))
 
 
+def test_a_heading_says_what_was_compared_with_the_operating_point():
+    result, _ = result_of(calibration={"method": "platt", "a": 1.0, "b": -3.0})
+    said = [line.text for line in heading(result.findings[0], result.source_images[0], result)]
+    assert said == ["Pleural effusion: Present (score at or above 0.5)", "score 0.610, probability 7%, calibrated"]
+
+
 def test_the_words_are_on_the_sheet():
     """No character recognition: the sheet of untrained weights has another title than that of trained ones, in the warning's colour."""
     sheets = []

@@ -11,7 +11,8 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.errors import InvalidDicomError
 from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
 
-from hilum.report import build_documents, sr_text
+from hilum.domain import SR_LADDER
+from hilum.report import build_documents, derive, sr_text
 from load_tests.phantom import make_study
 from tests.support.results import CONTEXT, make_release, report_job, report_of
 
@@ -39,11 +40,21 @@ def test_it_says_what_a_reader_must_know():
 
 
 def test_decisions_and_percent_of_a_calibrated_release():
-    text = tree(make_release(calibration={"method": "temperature", "temperature": 1.0}))
-    assert "Certainty of Finding: 60.9973 %" in text
+    text = tree(make_release(calibration={"method": "platt", "a": 1.0, "b": -3.0}))
+    assert "Certainty of Finding: 7.2239 %" in text
+    assert "operating_point=0.5\n│  │  ├─ Algorithm Parameters: score=0.6099733\n" in text, "what was compared with the operating point"
+    assert "├─ Pleural effusion: Present" in text
     assert "├─ Pneumothorax: Absent" in text
     assert "Finding: Pleural thickening: Present (private code 99HILUM" in text
     assert "ncalibrated" not in text
+
+
+def test_basic_text_says_score_and_operating_point_beside_a_certainty():
+    release = make_release(calibration={"method": "platt", "a": 1.0, "b": -3.0})
+    job = report_of(make_study(3, views=("PA",), rows=16, columns=16), release)
+    (document,) = build_documents(job, release, CONTEXT, ("sr",))
+    text = " ".join(sr_text(derive(document, SR_LADDER[3], "2.25.5").content).replace("│", " ").split())
+    assert "Pleural effusion: Present. Certainty of Finding 7.2239 %; score=0.6099733, operating_point=0.5" in text
 
 
 def test_a_replacement_names_its_predecessor():

@@ -53,8 +53,9 @@ def _number(group: Dataset) -> str:
     measured = item.MeasuredValueSequence[0]
     unit = measured.MeasurementUnitsCodeSequence[0]
     shown = "%" if unit.CodeValue == "%" else f"({unit.CodeMeaning})"
-    point = next((text.TextValue for text in group.ContentSequence if str(text.get("TextValue", "")).startswith("operating_point=")), "")
-    return f"{_meaning(item.ConceptNameCodeSequence)} {measured.NumericValue} {shown}; {point}"
+    texts = [str(text.get("TextValue", "")) for text in group.ContentSequence]
+    compared = [text for beginning in ("score=", "operating_point=") for text in texts if text.startswith(beginning)]
+    return f"{_meaning(item.ConceptNameCodeSequence)} {measured.NumericValue} {shown}; {', '.join(compared)}"
 
 
 def _images(report: Dataset) -> Iterator[sr.ContentItem]:

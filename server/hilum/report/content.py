@@ -14,6 +14,7 @@ code that is not SNOMED CT must not claim to be (promise 9).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 import highdicom as hd
 from highdicom import sr
@@ -24,9 +25,11 @@ from hilum.domain import Finding, Outcome, Release, Result
 from hilum.report import codes
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.image_library import image_library
+from hilum.report.numbers import certainty_of, score_of
 from hilum.report.wording import DECISIONS, caveats, not_analysed
 
 _CONTAINS = sr.RelationshipTypeValues.CONTAINS
+SCORE_PARAMETER: Final = "score="
 
 
 def content_tree(
@@ -98,9 +101,13 @@ def explanation(heat_map: HeatMap) -> sr.ContentItem:
 
 
 def parameters(finding: Finding, result: Result, release: Release) -> list[str]:
-    """What somebody needs who wants to get the same number again."""
+    """What somebody needs who wants to get the same number again.
+
+    With a calibrated probability goes the score: the operating point is one of scores, and is no limit of probabilities (promise 8).
+    """
     return [
         f"operating_point={'none' if finding.operating_point is None else finding.operating_point}",
+        *([] if finding.probability is None else [f"{SCORE_PARAMETER}{score_of(finding)}"]),
         f"aggregation={release.aggregation}",
         f"precision={release.precision}",
         f"preprocessing={result.preprocessing_version or 'unknown'}",
@@ -119,7 +126,7 @@ def _algorithm(finding: Finding, result: Result, release: Release) -> sr.Algorit
 
 def value_of(finding: Finding) -> float:
     """A calibrated probability in percent, else the score, rounded to what a float32 holds."""
-    return round(finding.score, 6) if finding.probability is None else round(finding.probability * 100, 4)
+    return round(finding.score, 6) if finding.probability is None else certainty_of(finding.probability)
 
 
 def _number(finding: Finding) -> sr.Measurement:

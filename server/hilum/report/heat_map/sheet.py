@@ -14,6 +14,7 @@ from hilum.domain import Decision, Finding, Release, Result, SourceImage
 from hilum.report.context import ReportContext
 from hilum.report.heat_map.blocks import FAINT, NOTE_SIZE, TITLE_SIZE, WARNING, Line, framed, stacked, words
 from hilum.report.heat_map.panel import Panel, beside_each_other
+from hilum.report.numbers import percent, score_in_words
 from hilum.report.wording import DECISIONS
 from hilum_preprocessing.placement import Placement
 
@@ -76,12 +77,12 @@ def _image_name(row: Row, number: int, result: Result) -> str:
 def heading(finding: Finding, image: SourceImage, result: Result) -> list[Line]:
     """The finding, its number as it is called in the report, and the decision; the image's own score where there are several."""
     several = sum(item.is_used for item in result.source_images) > 1
-    number = f"score {finding.score:.3f}" if finding.probability is None else f"probability {finding.probability:.0%}, calibrated"
+    said = "uncalibrated" if finding.probability is None else f"probability {percent(finding.probability)}, calibrated"
     if finding.decision is Decision.UNDECIDED:
         decided = DECISIONS[finding.decision]
     else:
-        decided = f"{DECISIONS[finding.decision]} (score at or above {finding.operating_point:.3g})"
-    lines = [Line(f"{finding.text}: {decided}"), Line(f"{number}{', uncalibrated' if finding.probability is None else ''}", NOTE_SIZE)]
+        decided = f"{DECISIONS[finding.decision]} (score at or above {finding.operating_point})"
+    lines = [Line(f"{finding.text}: {decided}"), Line(f"score {score_in_words(finding)}, {said}", NOTE_SIZE)]
     own = image.scores.get(finding.key)
     if several and own is not None:
         lines.append(Line(f"score of this image {own:.3f}", NOTE_SIZE))

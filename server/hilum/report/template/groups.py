@@ -9,7 +9,7 @@ from pydicom.dataset import Dataset
 
 from hilum.domain import Code, Finding, Release, Result
 from hilum.report import codes
-from hilum.report.content import explanation, measurement_group, measurements, parameters, value_of
+from hilum.report.content import SCORE_PARAMETER, explanation, measurement_group, measurements, parameters, value_of
 from hilum.report.context import HeatMap
 from hilum.report.template.cutting import Part, Template, cut_item
 from hilum.report.template.unusual import Unusual
@@ -21,11 +21,15 @@ _NUMBER = {"NumericValue": "value", "FloatingPointValue": "exact"}
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The container, a group for each label of the release, and what stands in a group. `numbers`: of an uncalibrated, a calibrated one."""
+    """The container, a group for each label of the release, and what stands in a group. `numbers`: of an uncalibrated, a calibrated one.
+
+    `score`: the parameter that a calibrated finding has.
+    """
 
     container: Template
     groups: Mapping[tuple[str, Code], Template]
     numbers: tuple[Template, Template]
+    score: Template
     source: Template
     explanation: Template
 
@@ -46,7 +50,8 @@ class Groups:
         tracking = uid(codes.tracking_uid(result.identifiers["sr_series"], finding.key))
         used = [source for image, source in sources.items() if image in finding.source_sop_instance_uids]
         inside = b"".join([self._number(finding), *used, self._explanation(finding, heat_map)])
-        return group.fill(tracking, *map(text, _varying(finding, result, release)), inside)
+        point, score, preprocessing = _varying(finding, result, release)
+        return group.fill(tracking, text(point), self.score.fill(text(score)) if score else b"", text(preprocessing), inside)
 
     def _number(self, finding: Finding) -> bytes:
         value = value_of(finding)
@@ -66,6 +71,7 @@ def compile_groups(result: Result, release: Release, image: Dataset, shown: Heat
         Template(cut_item(measurements(whole[:1]), {"ContentSequence": "groups"}), "groups"),
         {(finding.key, finding.code): _compiled(finding, result, release) for finding in result.findings},
         (_number(whole[0]), _number(whole[1])),
+        Template(cut_item(_score(whole[1]), {"TextValue": "text"}), "text"),
         Template(cut_item(_typed("IMAGE", whole[0]), _IMAGE), "class", "instance"),
         Template(cut_item(explanation(shown), _IMAGE), "class", "instance"),
     )
@@ -80,20 +86,30 @@ def _typed(value_type: str, group: Dataset) -> Dataset:
     return found
 
 
-def _varying(finding: Finding, result: Result, release: Release) -> tuple[str, str]:
-    """The parameters that a release does not fix: operating point and preprocessing."""
-    first, *_, last = parameters(finding, result, release)
-    return first, last
+def _score(group: Dataset) -> Dataset:
+    found: Dataset = next(item for item in group.ContentSequence if str(item.get("TextValue", "")).startswith(SCORE_PARAMETER))
+    return found
+
+
+def _varying(finding: Finding, result: Result, release: Release) -> tuple[str, str, str]:
+    """The parameters that a release does not fix: operating point, score (empty: there is none) and preprocessing."""
+    first, second, *_, last = parameters(finding, result, release)
+    return first, second if finding.probability is not None else "", last
 
 
 def _compiled(finding: Finding, result: Result, release: Release) -> Template:
-    """A group without number and images, which stand at its end."""
-    group = measurement_group(finding, result, release, [], None)
-    names = dict(zip(_varying(finding, result, release), ("operating_point", "preprocessing"), strict=True))
+    """A group without score, number and images; the last two stand at its end."""
+    bare = replace(finding, probability=None)
+    group = measurement_group(bare, result, release, [], None)
+    point, _, preprocessing = _varying(bare, result, release)
+    names = {point: "operating_point", preprocessing: "preprocessing"}
     inside = [part for item in group.ContentSequence if item.ValueType != "NUM" for part in _item(item, names)]
-    return Template(cut_item(group, {"ContentSequence": [*inside, "measured"]}), "tracking", *names.values(), "measured")
+    gaps = ("tracking", "operating_point", "score", "preprocessing", "measured")
+    return Template(cut_item(group, {"ContentSequence": [*inside, "measured"]}), *gaps)
 
 
 def _item(item: Dataset, names: Mapping[str, str]) -> Iterable[Part]:
     named = names.get(str(item.get("TextValue")))
-    return cut_item(item, {"UID": "tracking", **({"TextValue": named} if named else {})})
+    yield from cut_item(item, {"UID": "tracking", **({"TextValue": named} if named else {})})
+    if named == "operating_point":
+        yield "score"  # an item, or nothing
