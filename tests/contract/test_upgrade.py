@@ -16,8 +16,9 @@ from hilum.errors import ConfigurationError
 from hilum.store import migrate as migrating
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import expected_revision, migrate
-from hilum.store.revision import REVISION, current_revision, require_revision
+from hilum.store.revision import ADVICE_IF_NEWER, REVISION, current_revision, require_revision
 from hilum.store.schema import metadata
+from hilum.supervisor.doctor import _revision
 from tests.support.street import Clock, Street
 
 # What a next release may do: a column, a table made anew on SQLite because a type changes, an index, values worked out from rows.
@@ -130,8 +131,10 @@ def test_a_step_that_breaks_references_changes_nothing(full: str, tmp_path: Path
 def test_a_ledger_of_a_newer_version_is_refused_in_words(full: str, tmp_path: Path) -> None:
     migrate(full, next_release(tmp_path))
     for refuse in (migrate, require_revision):
-        with pytest.raises(ConfigurationError, match="revision 9999"):
+        with pytest.raises(ConfigurationError, match="revision 9999 is of a newer version .*restore the backup"):
             refuse(full)
+    check = _revision(full)
+    assert (check.ok, "newer version" in check.detail, check.advice) == (False, True, ADVICE_IF_NEWER)
 
 
 def test_a_migrated_ledger_has_the_tables_of_the_schema(empty_url: str) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from hilum.errors import ConfigurationError
 from hilum.store.database import open_engine
-from hilum.store.revision import current_revision, unusable
+from hilum.store.revision import require_not_newer, unusable
 from hilum.store.schema import installation
 
 _LOCK = int.from_bytes(b"hilum")  # PostgreSQL's locks have numbers
@@ -26,7 +26,7 @@ def migrate(url: str, location: Path = _MIGRATIONS) -> str:
 
     All or nothing: a step that fails leaves the ledger as it was. Raises ConfigurationError, also for a ledger of a newer version.
     """
-    _require_known(url, location)
+    require_not_newer(url)
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
@@ -43,13 +43,6 @@ def migrate(url: str, location: Path = _MIGRATIONS) -> str:
     finally:
         engine.dispose()
     return expected_revision(location)
-
-
-def _require_known(url: str, location: Path) -> None:
-    known = {script.revision for script in ScriptDirectory.from_config(_config(location)).walk_revisions()}
-    if (found := current_revision(url)) is not None and found not in known:
-        advice = "Start that version again, or restore the backup that was made before the upgrade (docs/operations.md)."
-        raise ConfigurationError([f"ledger: revision {found} is of a newer version of Hilum than this one. {advice}"])
 
 
 def _wait_for_others(connection: Connection) -> None:

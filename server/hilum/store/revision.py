@@ -9,6 +9,7 @@ from hilum.errors import ConfigurationError
 from hilum.store.database import open_engine
 
 REVISION = "0005"  # what this version works with: the last of hilum/store/migrations
+ADVICE_IF_NEWER = "Start that version again, or restore the backup that was made before the upgrade (docs/operations.md)."
 
 
 def current_revision(url: str) -> str | None:
@@ -28,9 +29,21 @@ def current_revision(url: str) -> str | None:
 
 def require_revision(url: str) -> None:
     """Raise ConfigurationError unless the ledger has the revision of this version."""
-    if (found := current_revision(url)) != REVISION:
+    if (found := require_not_newer(url)) != REVISION:
         advice = "Run `hilum migrate`; `hilum serve` (role all) does it too."
         raise ConfigurationError([f"ledger: revision {found or 'none'}, but this version needs {REVISION}. {advice}"])
+
+
+def require_not_newer(url: str) -> str | None:
+    """The ledger's revision, of this version or of an earlier one; None: an empty database. Raises ConfigurationError."""
+    if is_newer(found := current_revision(url)):
+        raise ConfigurationError([f"ledger: revision {found} is of a newer version of Hilum than this one. {ADVICE_IF_NEWER}"])
+    return found
+
+
+def is_newer(revision: str | None) -> bool:
+    """Whether a later version has written it. Revisions are four digits, and only rise."""
+    return revision is not None and revision > REVISION
 
 
 def unusable(error: OperationalError, advice: str) -> ConfigurationError:

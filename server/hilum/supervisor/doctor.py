@@ -17,7 +17,7 @@ from hilum.receive.tls import ServerTls
 from hilum.settings import Receive, Sender, Settings, Watch
 from hilum.store.direct_io import takes_direct_io
 from hilum.store.naming import naming_of
-from hilum.store.revision import REVISION, current_revision
+from hilum.store.revision import ADVICE_IF_NEWER, REVISION, current_revision, is_newer
 from hilum.store.rollouts import CannotRollOut, Rollouts
 from hilum.store.views import LedgerViews
 from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
@@ -109,6 +109,8 @@ def _is_new(url: str) -> bool:
 
 def _revision(url: str) -> Check:
     found = current_revision(url)
+    if is_newer(found):
+        return Check("ledger", ok=False, detail=f"revision {found} is of a newer version of Hilum than this one", advice=ADVICE_IF_NEWER)
     advice = f"This version needs {REVISION}: back up, then `hilum serve` migrates."
     return Check("ledger", found in (None, REVISION), f"revision {found or 'none yet'}", advice)
 
