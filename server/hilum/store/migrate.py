@@ -24,9 +24,11 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 def migrate(url: str, location: Path = _MIGRATIONS) -> str:
     """Bring the ledger at `url` to this version's revision, mint the installation's identity, return the revision.
 
-    All or nothing: a step that fails leaves the ledger as it was. Raises ConfigurationError, also for a ledger of a newer version.
+    All or nothing: a step that fails leaves the ledger as it was. One that is at this revision is not looked through. Raises
+    ConfigurationError, also for a ledger of a newer version.
     """
-    require_not_newer(url)
+    if require_not_newer(url) == (expected := expected_revision(location)):
+        return expected
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
@@ -42,7 +44,7 @@ def migrate(url: str, location: Path = _MIGRATIONS) -> str:
         raise unusable(error, "Check ledger.url and that the folder is writable.") from error
     finally:
         engine.dispose()
-    return expected_revision(location)
+    return expected
 
 
 def _wait_for_others(connection: Connection) -> None:
