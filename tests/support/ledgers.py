@@ -8,8 +8,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from alembic import command
 from sqlalchemy import make_url
 
+from hilum.store import migrate as migrating
+from hilum.store.database import open_engine
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
 from tests.support.postgres import fresh_database, postgres_server
@@ -67,6 +70,18 @@ def migrated_sqlite(folder: Path) -> str:
 def migrated_postgres(url: str) -> str:
     """URL of a ledger on the server of `url`. All of a server share an identity."""
     return fresh_database(url, _migrated_database(url))
+
+
+def older_sqlite(folder: Path, revision: str) -> str:
+    """URL of a ledger in `folder` as an earlier version has left it."""
+    url = f"sqlite:///{folder / 'ledger.sqlite'}"
+    engine, config = open_engine(url), migrating._config()
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+        migrating._mint_identity(connection)
+    engine.dispose()
+    return url
 
 
 @cache

@@ -33,7 +33,7 @@ from hilum.store.archive import Archive
 from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
-from hilum.store.revision import require_revision
+from hilum.store.revision import require_not_newer, require_revision
 from hilum.store.rollouts import Rollouts
 from hilum.supervisor.housekeeping import Housekeeper
 from hilum.supervisor.pausing import pause_after
@@ -92,14 +92,16 @@ class Supervisor:
 
     def run(self) -> int:
         """Serve until SIGTERM, Ctrl-C or the end of the terminal; exit status. Raises ConfigurationError before anything was started."""
-        self._open_ledger()
+        self._require_ledger()
         self._children = [Child(role, index) for role, count in self._plan() for index in range(count)]
         if self._runs("analyser"):
             self._triton = self._embedded_triton()
+        self._bind_ports()
+        if self.role == ALL:
+            migrate(self.settings.ledger_url)  # it cannot be taken back, so all else that may be refused comes first
         if self._runs("analyser") or self._runs("dispatcher"):
             with contextlib.closing(Rollouts(self.settings.ledger_url)) as rollouts:
                 keep_releases(self.settings, rollouts)
-        self._bind_ports()
         if self._runs("listener"):
             self._housekeeper = Housekeeper(self.settings)
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -148,11 +150,9 @@ class Supervisor:
     def _runs(self, role: str) -> bool:
         return any(child.role == role for child in self._children)
 
-    def _open_ledger(self) -> None:
-        url = self.settings.ledger_url
-        if self.role == ALL:
-            migrate(url)
-        require_revision(url)
+    def _require_ledger(self) -> None:
+        require = require_not_newer if self.role == ALL else require_revision
+        require(self.settings.ledger_url)
 
     def _start_all(self) -> None:
         if any(child.role == "listener" for child in self._children):
