@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert
+from sqlalchemy import insert, text
 
 from hilum.domain import Lane
 from hilum.errors import ConfigurationError
 from hilum.store.archive import Archive, place_of
 from hilum.store.backup import back_up
+from hilum.store.database import open_engine
 from hilum.store.ledger import Ledger
+from hilum.store.migrate import migrate
 from hilum.store.retention import Retention, Rule
-from hilum.store.revision import require_revision
-from hilum.store.schema import expired_file
+from hilum.store.revision import current_revision, require_revision
+from hilum.store.schema import expired_file, instance
 from hilum.store.views import LedgerViews, StudyFilter
 from tests.support.arrivals import arrival_of
-from tests.support.ledgers import migrated_postgres, migrated_sqlite
+from tests.support.ledgers import migrated_postgres, migrated_sqlite, older_sqlite
 from tests.support.street import Clock, Street
 
 
@@ -177,6 +180,30 @@ def test_nobody_is_at_work_on_a_copy(street: Street, archive: Archive, tmp_path:
     assert views.processes() == []
     views.close()
     assert street.claim("analyse") == [], "the original goes on"
+
+
+@pytest.mark.parametrize("revision", ["0001", "0003"])
+def test_what_an_earlier_version_has_left_is_copied_for_that_version(revision: str, archive: Archive, tmp_path: Path) -> None:
+    """An upgrade begins with a backup, and who notices late has installed the new version already."""
+    (tmp_path / "state").mkdir()
+    url, arrival = older_sqlite(tmp_path / "state", revision), arrival_of("1.2.3.1", "1.2.3", ())
+    store(archive, arrival.instance.path, b"one")
+    engine = open_engine(url)
+    with engine.begin() as connection:
+        values = dataclasses.asdict(arrival.instance) | {"id": 1}
+        connection.execute(insert(instance).values({name: values[name] for name in values if name in instance.c}))
+        columns = "instance_id, study_instance_uid, release, state, lane, due_at, attempts, lease_token"
+        connection.execute(text(f"INSERT INTO reading ({columns}) VALUES (1, '1.2.3', 'r@1', 'leased', 1, 0, 1, 'token')"))
+    engine.dispose()
+    assert back_up(url, archive, tmp_path / "copy").total() == 1
+    assert copied(tmp_path / "copy") == {arrival.instance.path: b"one"}
+    again = f"sqlite:///{tmp_path / 'copy' / 'ledger.sqlite'}"
+    assert current_revision(again) == revision
+    migrate(again)
+    engine = open_engine(again)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT state, attempts, lease_token FROM reading")).one() == ("due", 0, None)
+    engine.dispose()
 
 
 def test_no_backup_into_itself(street: Street, archive: Archive, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_a_step_that_breaks_references_changes_nothing(full: str, tmp_path: Path
 def test_a_ledger_of_a_newer_version_is_refused_in_words(full: str, tmp_path: Path) -> None:
     migrate(full, next_release(tmp_path))
     for refuse in (migrate, require_revision):
-        with pytest.raises(ConfigurationError, match="revision 9999 is of a newer version .*restore the backup"):
+        with pytest.raises(ConfigurationError, match=r"revision 9999 is of a newer version .*restore the backup"):
             refuse(full)
     check = _revision(full)
     assert (check.ok, "newer version" in check.detail, check.advice) == (False, True, ADVICE_IF_NEWER)

@@ -12,7 +12,6 @@ from hilum.cli.frame import (
     Config,
     app,
     explained,
-    migrated_settings,
     settings_explained,
     settings_of,
 )
@@ -73,13 +72,16 @@ def migrate(config: Config = None) -> None:
 def backup(folder: Annotated[Path, typer.Argument(help="Where to, new or with an earlier backup.")], config: Config = None) -> None:
     """Back up the running installation: a snapshot of the ledger, then the files that it names. To restore, start on the copy.
 
-    On the same file system files get a second name instead of a copy. A ledger on PostgreSQL is yours to dump, before this.
+    On the same file system files get a second name instead of a copy. A ledger on PostgreSQL is yours to dump, before this. One that an
+    earlier version has left is copied as it is, so an upgrade may begin with this.
     """
-    settings = migrated_settings(config)
+    settings = settings_of(config)
     from hilum.store.archive import Archive  # noqa: PLC0415 - imports the ledger
     from hilum.store.backup import back_up  # noqa: PLC0415 - the same
+    from hilum.store.revision import require_readable  # noqa: PLC0415 - the same
 
     with explained():
+        require_readable(settings.ledger_url)
         put = back_up(settings.ledger_url, Archive(settings.archive_dir), folder)
     ledger = "the ledger" if settings.ledger_url.startswith("sqlite") else "no ledger (dump your PostgreSQL)"
     print(f"{folder}: {ledger}, {sum(put.values())} files: {', '.join(f'{count} {how}' for how, count in sorted(put.items())) or 'none'}")

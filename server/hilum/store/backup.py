@@ -14,7 +14,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Literal
 
-from sqlalchemy import Engine, create_engine, delete, select, update
+from sqlalchemy import Engine, create_engine, delete, inspect, select, update
 from sqlalchemy.engine import make_url
 
 from hilum.domain import WorkState
@@ -33,6 +33,7 @@ def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
 
     `linked`: a second name on the same file system, `known`: there from an earlier backup. `missing`: named by the ledger, but not in the
     archive. A ledger on PostgreSQL is not copied: dump it before this. An earlier backup's ledger is replaced when all files are there.
+    One that an earlier version has left is copied as it is, for that version: what is read here has been the same in all.
     """
     _refuse_live(url, archive, target)
     target.mkdir(0o700, parents=True, exist_ok=True)
@@ -104,7 +105,8 @@ def _stand_still(file: Path) -> None:
     engine = create_engine(f"sqlite:///{file}")
     with engine.begin() as connection:
         given_back = {"state": WorkState.DUE, "lease_token": None, "leased_until": None}
-        for table in WORK_TABLES.values():
+        known = inspect(connection).get_table_names()  # an earlier version had fewer
+        for table in (table for name, table in WORK_TABLES.items() if name in known):
             values = {**given_back, "attempts": table.c.attempts - 1}
             connection.execute(update(table).where(table.c.state == WorkState.LEASED).values(values))
         connection.execute(update(destination).values(owner=None, owned_until=None))

@@ -30,8 +30,13 @@ def current_revision(url: str) -> str | None:
 def require_revision(url: str) -> None:
     """Raise ConfigurationError unless the ledger has the revision of this version."""
     if (found := require_not_newer(url)) != REVISION:
-        advice = "Run `hilum migrate`; `hilum serve` (role all) does it too."
-        raise ConfigurationError([f"ledger: revision {found or 'none'}, but this version needs {REVISION}. {advice}"])
+        raise _to_be_migrated(found)
+
+
+def require_readable(url: str) -> None:
+    """Raise ConfigurationError unless it is that of this version, or of an earlier one."""
+    if require_not_newer(url) is None:
+        raise _to_be_migrated(None)
 
 
 def require_not_newer(url: str) -> str | None:
@@ -44,6 +49,11 @@ def require_not_newer(url: str) -> str | None:
 def is_newer(revision: str | None) -> bool:
     """Whether a later version has written it. Revisions are four digits, and only rise."""
     return revision is not None and revision > REVISION
+
+
+def _to_be_migrated(found: str | None) -> ConfigurationError:
+    advice = "Run `hilum migrate`; `hilum serve` (role all) does it too."
+    return ConfigurationError([f"ledger: revision {found or 'none'}, but this version needs {REVISION}. {advice}"])
 
 
 def unusable(error: OperationalError, advice: str) -> ConfigurationError:
