@@ -59,13 +59,16 @@ def check(config: Config = None) -> None:
 
 @app.command()
 def migrate(config: Config = None) -> None:
-    """Bring the ledger to the revision of this version. `hilum serve` (role all) does it by itself; back up first."""
+    """Bring the ledger to the revision of this version. `hilum serve` (role all) does it by itself; back up first.
+
+    A server that works with it has to be stopped before.
+    """
     settings = settings_of(config)
-    from hilum.store.migrate import migrate as migrate_ledger  # noqa: PLC0415 - imports the ledger
+    from hilum.wiring.upgrading import migrate_at_rest  # noqa: PLC0415 - imports the ledger
 
     with explained():
         make_state_folder(settings)
-        print(f"ledger at revision {migrate_ledger(settings.ledger_url)}")
+        print(f"ledger at revision {migrate_at_rest(settings)}")
 
 
 @app.command()

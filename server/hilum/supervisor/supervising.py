@@ -18,7 +18,6 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from hilum import telemetry
 from hilum.domain import Release
@@ -32,7 +31,6 @@ from hilum.settings import Receive, Settings
 from hilum.store.archive import Archive
 from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import migrate
 from hilum.store.revision import require_not_newer, require_revision
 from hilum.store.rollouts import Rollouts
 from hilum.supervisor.housekeeping import Housekeeper
@@ -40,11 +38,12 @@ from hilum.supervisor.pausing import pause_after
 from hilum.supervisor.triton_keeper import TritonKeeper
 from hilum.supervisor.waker import Waker
 from hilum.triton.server import EmbeddedTriton
-from hilum.wiring.charge import Charge, process_name
+from hilum.wiring.charge import Charge, is_ours, process_name
 from hilum.wiring.deciding import open_decisions
 from hilum.wiring.releases import active_releases, keep_releases
 from hilum.wiring.sockets import bind
 from hilum.wiring.state_folder import metrics_dir
+from hilum.wiring.upgrading import migrate_at_rest
 
 ALL = "all"
 _WATCH_SECONDS = 1.0  # a child that ends wakes the supervisor at once
@@ -98,7 +97,7 @@ class Supervisor:
             self._triton = self._embedded_triton()
         self._bind_ports()
         if self.role == ALL:
-            migrate(self.settings.ledger_url)  # it cannot be taken back, so all else that may be refused comes first
+            migrate_at_rest(self.settings, self.role)  # it cannot be taken back, so all else that may be refused comes first
         if self._runs("analyser") or self._runs("dispatcher"):
             with contextlib.closing(Rollouts(self.settings.ledger_url)) as rollouts:
                 keep_releases(self.settings, rollouts)
@@ -323,20 +322,12 @@ def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None
     """
     try:
         for name, pid in ledger.silent(silent_seconds):
-            if not _is_ours(pid):
+            if not is_ours(pid):
                 freed = ledger.end_leases(name, is_clean=False)
                 ledger.forget_processes([name])
                 log.info("leases_ended", name=name, count=freed)
     except AWAY as error:
         log.warning("silent_processes_not_looked_for", error=words_of(error), advice="their leases lapse by themselves")
-
-
-def _is_ours(pid: int) -> bool:
-    """Whether this process lives, and is one of Hilum's and not another that has got its number."""
-    try:
-        return b"hilum" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return False
 
 
 def _require_canaries(releases: Mapping[str, Release], settings: Settings) -> None:

@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 ROLES = ("listener", "watcher", "analyser", "dispatcher", "api", "health")
 _PR_SET_PDEATHSIG = 1
@@ -39,6 +40,14 @@ class Charge:
 def process_name(role: str, pid: int) -> str:
     """The owner of leases and the name of heartbeats: one for each life of a process."""
     return f"{socket.gethostname()[:40]}:{role}:{pid}"
+
+
+def is_ours(pid: int) -> bool:
+    """Whether this process lives, and is one of Hilum's and not another that has got its number."""
+    try:
+        return b"hilum" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 def die_with_parent(parent_pid: int) -> None:

@@ -45,9 +45,9 @@ def hold(settings: Settings, role: str) -> IO[str]:
     return lock
 
 
-def is_held(settings: Settings) -> bool:
-    """Whether a server uses this state folder now, of whichever role."""
-    return any(_is_locked(path) for path in settings.run_dir.glob("supervisor-*.lock"))
+def is_held(settings: Settings, but: str | None = None) -> bool:
+    """Whether a server uses this state folder now, of whichever role but one."""
+    return any(_is_locked(path) for path in settings.run_dir.glob("supervisor-*.lock") if path.name != f"supervisor-{but}.lock")
 
 
 def _is_locked(path: Path) -> bool:

@@ -1,0 +1,45 @@
+"""A ledger is migrated when no server works with it: one of the version before goes on, and none of its processes can start again."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from typing import Any
+
+from hilum.errors import ConfigurationError
+from hilum.settings import Settings
+from hilum.store.migrate import migrate
+from hilum.store.revision import REVISION, require_not_newer
+from hilum.store.views import LedgerViews
+from hilum.wiring.charge import is_ours
+from hilum.wiring.state_folder import is_held
+
+_SILENT_SECONDS = 10.0  # three heartbeats
+
+
+def migrate_at_rest(settings: Settings, role: str | None = None) -> str:
+    """The ledger's revision after `migrate`. `role`: of the server that asks, which holds the state folder itself.
+
+    Raises ConfigurationError, as `migrate`, and where a server would have to be stopped before.
+    """
+    found = require_not_newer(settings.ledger_url)
+    if found not in (None, REVISION):
+        _require_rest(settings, found, role)
+    return migrate(settings.ledger_url)
+
+
+def _require_rest(settings: Settings, found: str | None, role: str | None) -> None:
+    if at_work := [str(settings.site.state_dir)] if is_held(settings, role) else _alive(settings.ledger_url):
+        problem = f"ledger: a server works with it ({', '.join(at_work)}) at revision {found}, and could not go on at {REVISION}."
+        raise ConfigurationError([f"{problem} Stop each `hilum serve` of it first; one that was killed is gone ten seconds later."])
+
+
+def _alive(url: str) -> list[str]:
+    """Names of processes that said just now that they live, on whichever host. Supervisors are left out: they do not say that they end."""
+    with contextlib.closing(LedgerViews(url)) as views:
+        return [str(item["name"]) for item in views.processes() if item["role"] != "supervisor" and _is_alive(item)]
+
+
+def _is_alive(item: dict[str, Any]) -> bool:
+    is_gone = item["host"] == socket.gethostname() and not is_ours(item["pid"])
+    return bool(item["age_seconds"] < _SILENT_SECONDS) and not is_gone
