@@ -34,9 +34,10 @@ _LIBRARY = "HILUM_TEST_TRANSFER_LIBRARY"
 
 
 def make_settings(state: Path, senders: dict[str, Any] | None = None, **receive: Any) -> Settings:
-    """Settings of an installation in `state`, with a migrated ledger. No disk reserve, unless asked for."""
+    """Settings of an installation in `state`, with a migrated ledger and an archive, both empty. No disk reserve, unless asked for."""
     state.mkdir(parents=True, exist_ok=True)
     shutil.copy(_migrated_ledger(), state / "ledger.sqlite")
+    Archive(state / "archive").make()
     receive = {"host": "127.0.0.1", "reserve_bytes": 0, **receive}
     return Settings(site={"state_dir": state}, receive=receive, senders=senders or {})
 

@@ -27,7 +27,9 @@ from tests.support.waiting import wait_for
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Archive:
-    return Archive(tmp_path / "archive", "listener-1")
+    archive = Archive(tmp_path / "archive", "listener-1")
+    archive.make()
+    return archive
 
 
 def put(archive: Archive, content: bytes) -> Path:

@@ -45,7 +45,6 @@ def opened() -> Iterator[list[Ledger]]:
 def installation(folder: Path, **retention: float) -> tuple[Settings, Street]:
     settings = make_settings(folder / "state")
     settings = settings.model_copy(update={"retention": Retention(**retention)})  # type: ignore[arg-type]
-    (settings.archive_dir / "locks").mkdir(parents=True)
     clock = Clock(time.time() - 1000)
     _OPENED.append(Ledger(settings.ledger_url, clock))
     return settings, Street(_OPENED[-1], clock)

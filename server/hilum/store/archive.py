@@ -180,6 +180,16 @@ class Archive:
         """Whether this is an archive: the empty folder of a file system that is not mounted must not pass for one."""
         return (self.root / _LOCKS).is_dir()
 
+    def make(self) -> None:
+        """Begin one here. Only where the ledger agrees (matching.py). Raises OSError."""
+        (self.root / _LOCKS).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether any object is there, wherever it lies. Cheap: it stops at the first."""
+        places = (f"*/*/*{_COMPLETE}", f"{_QUARANTINE}/*/*/*{_COMPLETE}")
+        return any(True for place in places for _ in self.root.glob(place))
+
     def open(self, path: str) -> BinaryIO:
         """The object of a row's `path`, for reading; it may still lie elsewhere, see `_candidates`. Raises FileNotFoundError."""
         for file in self._candidates(path):
@@ -225,10 +235,10 @@ class Archive:
     def held(self, process: str) -> Iterator[bool]:
         """Own a process's folder; False: a live process, here or on another host of a shared archive, owns it.
 
-        The kernel drops the lock with its owner, so a killed listener's folder can be recovered at once.
+        The kernel drops the lock with its owner, so a killed listener's folder can be recovered at once. Raises FileNotFoundError
+        where there is no archive.
         """
         path = self._lock(process)
-        path.parent.mkdir(parents=True, exist_ok=True)
         while True:
             with path.open("w") as lock:
                 is_ours = _locks(lock)

@@ -31,6 +31,7 @@ from hilum.settings import Receive, Settings
 from hilum.store.archive import Archive
 from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
+from hilum.store.matching import begin_archive, require_archive
 from hilum.store.revision import require_not_newer, require_revision
 from hilum.store.rollouts import Rollouts
 from hilum.supervisor.housekeeping import Housekeeper
@@ -98,6 +99,7 @@ class Supervisor:
         self._bind_ports()
         if self.role == ALL:
             migrate_at_rest(self.settings, self.role)  # it cannot be taken back, so all else that may be refused comes first
+        require_archive(self.settings.ledger_url, Archive(self.settings.archive_dir))
         if self._runs("analyser") or self._runs("dispatcher"):
             with contextlib.closing(Rollouts(self.settings.ledger_url)) as rollouts:
                 keep_releases(self.settings, rollouts)
@@ -173,8 +175,9 @@ class Supervisor:
 
     def _recover_files(self) -> None:
         """Index what was acknowledged before a crash, before any listener adds to it."""
-        ledger = Ledger(self.settings.ledger_url)
-        recover(self.settings, ledger, Archive(self.settings.archive_dir))
+        archive, ledger = Archive(self.settings.archive_dir), Ledger(self.settings.ledger_url)
+        begin_archive(ledger.url, archive)
+        recover(self.settings, ledger, archive)
         ledger.close()
         with contextlib.closing(open_decisions(self.settings)) as decisions:
             try:

@@ -24,6 +24,7 @@ from hilum.receive.watermarks import Watermarks
 from hilum.settings import Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger, RecordOutcome
+from hilum.store.matching import begin_archive
 from hilum.store.views import LedgerViews
 
 _AHEAD = 4  # files in hand for each thread: enough to keep it busy, few enough to stop soon
@@ -154,6 +155,7 @@ def _each(intake: FolderIntake, paths: Iterator[Path], threads: ThreadPoolExecut
 @contextlib.contextmanager
 def _own_archive(settings: Settings, lane: Lane | None) -> Iterator[Archive]:
     """Under the first name of this lane that nobody has. There is one for each watched folder, whatever commands run beside them."""
+    begin_archive(settings.ledger_url, Archive(settings.archive_dir))
     for number in range(_AT_ONCE + len(settings.watch)):
         folder = folder_in_lane(f"{socket.gethostname()}-ingest-{number}", lane)
         archive = open_inbox(settings, folder)

@@ -12,6 +12,7 @@ from hilum.receive.indexing import open_inbox
 from hilum.receive.listener import serve_listener
 from hilum.settings import Settings
 from hilum.store.ledger import Ledger
+from hilum.store.matching import begin_archive
 from hilum.wiring.charge import Charge, process_name
 from hilum.wiring.heartbeat import Heartbeat
 
@@ -21,6 +22,7 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
     plain, tls = (None if number < 0 else socket.socket(fileno=number) for number in (charge.listening_fd, charge.tls_fd))
     # The host is in the name: listeners of several hosts may share one archive.
     archive = open_inbox(settings, f"{socket.gethostname()}-listener-{charge.index}")
+    begin_archive(ledger.url, archive)
     with archive.held(archive.process) as is_ours, Heartbeat(ledger, "listener"):
         if not is_ours:
             raise ConfigurationError(

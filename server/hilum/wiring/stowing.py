@@ -30,6 +30,7 @@ from hilum.receive.verdicts import Verdicts
 from hilum.receive.watermarks import Watermarks
 from hilum.settings import Settings
 from hilum.store.ledger import Ledger
+from hilum.store.matching import begin_archive
 from hilum.store.views import LedgerViews
 
 _ROWS_SECONDS: Final = 10.0
@@ -61,6 +62,7 @@ def stow_store(
     `rows_seconds`: how long the end of a request waits for the rows of its images.
     """
     archive = open_inbox(settings, f"{socket.gethostname()}-web")
+    begin_archive(ledger.url, archive)
     with archive.held(archive.process) as is_ours:
         if not is_ours:
             raise ConfigurationError([f"archive: another web process named {archive.process} uses {settings.archive_dir}."])

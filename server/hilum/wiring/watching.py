@@ -27,6 +27,7 @@ from hilum.receive.watched import NOT_TAKEN, WatchedFolder
 from hilum.settings import Settings, Watch
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
+from hilum.store.matching import begin_archive
 from hilum.wiring.charge import Charge
 from hilum.wiring.heartbeat import Heartbeat
 from hilum.wiring.ingesting import Origin, Stopped, taking
@@ -42,6 +43,7 @@ log = telemetry.logger("wiring")
 def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Watch all folders until told to stop."""
     log_failures()
+    begin_archive(settings.ledger_url, Archive(settings.archive_dir))
     with Heartbeat(ledger, "watcher"):
         threads = [start_thread(f"watch-{name}", _watch, name, watch, settings, ledger, stop) for name, watch in settings.watch.items()]
         while not stop.wait(_LOOK_SECONDS):

@@ -1,0 +1,67 @@
+"""Whether ledger and archive belong together: looked at before either is begun anew, because one that is missing looks like a new one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.engine import make_url
+
+from hilum.errors import ConfigurationError
+from hilum.store.archive import Archive
+from hilum.store.database import open_engine
+from hilum.store.revision import current_revision
+from hilum.store.schema import instance
+
+_NEWEST = 10
+_KEPT = instance.c.pixels_removed_at.is_(None)
+NOT_MOUNTED = "Mount it, or restore the last backup (docs/operations.md)."
+
+
+def require_archive(url: str, archive: Archive) -> None:
+    """Raise ConfigurationError where the archive of the ledger's images is not there: what is taken now would vanish when it comes.
+
+    The ledger is of this version's revision.
+    """
+    if archive.is_there or archive.has_objects or not _newest(url, 1):
+        return
+    begun = f"If all of it is lost, or this host has one of its own, begin a new one: `mkdir -p {archive.root}/locks`."
+    raise ConfigurationError([f"archive: the ledger names images, but there is no archive in {archive.root}. {NOT_MOUNTED} {begun}"])
+
+
+def begin_archive(url: str, archive: Archive) -> None:
+    """For who takes objects: the archive is there, or is made, if nothing was ever received. Raises as `require_archive`, and OSError."""
+    if not archive.is_there:
+        require_archive(url, archive)
+        archive.make()
+
+
+def is_begun(url: str) -> bool:
+    """Whether there is a ledger, of whichever revision. Makes none. Raises ConfigurationError for one that does not open."""
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").exists():
+        return False
+    return current_revision(url) is not None
+
+
+def newest_missing(url: str, archive: Archive) -> int:
+    """How many of the newest images with pixels were looked for, if the archive has none of them; else 0."""
+    paths = _newest(url, _NEWEST)
+    return 0 if any(_has(archive, path) for path in paths) else len(paths)
+
+
+def _newest(url: str, count: int) -> list[str]:
+    engine = open_engine(url, read_only=True)
+    try:
+        with engine.connect() as connection:
+            query = select(instance.c.path).where(_KEPT).order_by(instance.c.received_at.desc()).limit(count)
+            return list(connection.execute(query).scalars())
+    finally:
+        engine.dispose()
+
+
+def _has(archive: Archive, path: str) -> bool:
+    try:
+        return archive.locate(path).is_file()
+    except FileNotFoundError:
+        return False

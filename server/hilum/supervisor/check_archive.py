@@ -1,0 +1,23 @@
+"""Whether the archive is that of the ledger: one that is not mounted and one that is new look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hilum.settings import Settings
+from hilum.store.archive import Archive
+from hilum.store.matching import NOT_MOUNTED, is_begun, newest_missing, require_archive
+from hilum.store.revision import REVISION, current_revision
+from hilum.supervisor.check import Check
+
+
+def archive_checks(settings: Settings) -> Iterator[Check]:
+    """That each has its other half. Raises ConfigurationError, which says what is missing, and OSError."""
+    url, archive = settings.ledger_url, Archive(settings.archive_dir)
+    if is_begun(url) and current_revision(url) == REVISION:
+        require_archive(url, archive)
+        if archive.is_there and (count := newest_missing(url, archive)):
+            detail = f"{archive.root} has none of the newest images of the ledger ({count} looked for)"
+            yield Check("archive", ok=False, detail=detail, advice=NOT_MOUNTED)
+            return
+    yield Check("archive", ok=True, detail=f"{archive.root}{'' if archive.is_there else ' (will be made)'}")

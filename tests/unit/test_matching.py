@@ -1,0 +1,69 @@
+"""Ledger and archive belong together: one of the two that is missing does not pass for a new installation."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hilum.errors import ConfigurationError
+from hilum.settings import Settings
+from hilum.store.archive import Archive
+from hilum.store.ledger import Ledger
+from hilum.store.matching import begin_archive
+from hilum.supervisor.check import unless_refused
+from hilum.supervisor.check_archive import archive_checks
+from hilum.supervisor.supervising import Supervisor
+from tests.support.listening import make_settings
+from tests.support.street import Clock, Street
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    """An installation with two images."""
+    settings = make_settings(tmp_path / "state")
+    with contextlib.closing(Ledger(settings.ledger_url)) as ledger:
+        Street(ledger, Clock()).receive("1.2.3", 1, 2)
+    for name in ("1.2.3.1", "1.2.3.2"):
+        file = settings.archive_dir / "studies" / f"{name}.dcm"
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"pixels")
+    return settings
+
+
+def checked(settings: Settings) -> tuple[bool, str]:
+    (found,) = unless_refused("archive", archive_checks(settings))
+    return found.ok, found.detail
+
+
+def test_an_archive_that_is_not_mounted_is_not_begun_anew(settings: Settings) -> None:
+    archive = Archive(settings.archive_dir)
+    assert checked(settings) == (True, str(archive.root))
+    away = archive.root.rename(archive.root.with_name("away"))
+    archive.root.mkdir()  # where it was mounted
+    refused = "archive: the ledger names images, but there is no archive in "
+    url = settings.ledger_url
+    for begin in (Supervisor(settings)._open_ledger, lambda: begin_archive(url, archive), archive.held("a").__enter__):
+        with pytest.raises((ConfigurationError, FileNotFoundError)):
+            begin()
+    assert (checked(settings)[0], checked(settings)[1].startswith(refused)) == (False, True)
+    assert not list(archive.root.iterdir())
+    archive.make()  # as an earlier version did at each start
+    said = f"{archive.root} has none of the newest images of the ledger (2 looked for)"
+    assert checked(settings) == (False, said)
+    shutil.rmtree(archive.root)
+    away.rename(archive.root)
+    begin_archive(settings.ledger_url, archive)
+    assert checked(settings) == (True, str(archive.root))
+
+
+def test_a_new_installation_and_a_restored_archive_without_locks_begin(settings: Settings, tmp_path: Path) -> None:
+    new, placed = make_settings(tmp_path / "new"), settings.archive_dir / "ab" / "cd" / "abcd.dcm"
+    placed.parent.mkdir(parents=True)
+    placed.write_bytes(b"pixels")
+    for one in (settings, new):
+        (one.archive_dir / "locks").rmdir()
+        begin_archive(one.ledger_url, archive := Archive(one.archive_dir))
+        assert (archive.is_there, checked(one)[0]) == (True, True)
