@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import ipaddress
 import itertools
@@ -904,7 +905,14 @@ def find_file(explicit: Path | None) -> Path | None:
         return explicit
     if named := os.environ.get("HILUM_CONFIG"):
         return Path(named)
-    return next((p for p in (Path("hilum.toml"), Path("/etc/hilum/hilum.toml")) if p.is_file()), None)
+    return next((p for p in (Path("hilum.toml"), Path("/etc/hilum/hilum.toml")) if _is_there(p)), None)
+
+
+def _is_there(file: Path) -> bool:
+    """Not in a folder that this user may not enter, as the home of who says `sudo -u hilum hilum ...`."""
+    with contextlib.suppress(PermissionError):
+        return file.is_file()
+    return False
 
 
 def load(path: Path | None = None) -> Settings:

@@ -21,6 +21,7 @@ from hilum.settings import Settings, Site
 from hilum.store.archive import Archive
 from hilum.store.database import open_engine
 from hilum.store.ledger import Ledger
+from hilum.store.revision import REVISION
 from hilum.supervisor.check_access import access
 from load_tests import phantom
 from tests.support.disks import fill_to, small_disk
@@ -96,8 +97,10 @@ def test_check_by_a_stranger_says_who_has_to_run_it(inside: str, closed: Path) -
 def test_what_is_made_is_closed_to_other_accounts_and_check_says_what_is_not(closed: Path) -> None:
     state, copy = closed.parent / "new", closed.parent / "copy"
     ledger, settings = state / "ledger.sqlite", Settings(site=Site(state_dir=state))
-    hilum(state, "migrate")
-    hilum(state, "backup", copy)
+    made = [hilum(state, "migrate"), hilum(state, "migrate")]
+    assert [done.stdout for done in made] == [f"ledger at revision {REVISION}{new}: {ledger}\n" for new in (", new and empty", "")]
+    saved = hilum(state, "backup", copy)
+    assert (saved.returncode, f"{ledger} has no image" in saved.stderr) == (1, True), saved.stderr
     modes = [stat.S_IMODE(made.stat().st_mode) for made in (state, ledger, copy, copy / "ledger.sqlite", copy / "archive")]
     assert modes == [0o700, 0o640, 0o700, 0o640, 0o750]
     ledger.chmod(0o644)

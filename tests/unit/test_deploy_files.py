@@ -105,16 +105,37 @@ def test_systemd_unit_is_hardened_and_patient():
     service = unit_file()["Service"]
     assert int(service["TimeoutStopSec"]) > 30
     assert service["ExecStart"].endswith("hilum serve")
-    assert {service[key] for key in ("NoNewPrivileges", "DynamicUser", "ProtectHome", "PrivateTmp")} == {"yes"}
-    assert service["StateDirectory"] == "hilum"
+    assert {service[key] for key in ("NoNewPrivileges", "ProtectHome", "PrivateTmp")} == {"yes"}
+    assert service["ProtectSystem"] == "strict"
 
 
-def test_unit_and_image_name_the_same_folder_of_releases():
-    """An installed wheel holds none, so the default folder, beside the source, is not there."""
-    texts = unit_file()["Service"]["Environment"], environment_of_image()
-    (folder,), in_image = (re.findall(r"HILUM_MODELS__MANIFESTS=(\S+)", text) for text in texts)
-    assert in_image == [folder]
-    assert f"copy the folder model_repository of the checkout to {folder}." in (DEPLOY / "systemd/hilum.service").read_text()
+def steps() -> list[str]:
+    """What docs/operations.md has root do for the unit."""
+    (block,) = re.findall(r"^```sh systemd\n(.*?)^```", (ROOT / "docs/operations.md").read_text(), re.MULTILINE | re.DOTALL)
+    return [re.sub(r" {2,}# .*", "", line) for line in block.splitlines()]
+
+
+def test_the_steps_give_unit_commands_and_image_one_installation(tmp_path: Path):
+    """Settings that only the unit had would leave `sudo -u hilum hilum ...` with another ledger, new and empty."""
+    service, named = unit_file()["Service"], dict(re.findall(r"(HILUM_\w+)=(\S+)", environment_of_image()))
+    assert re.findall(r"\bHILUM_\w+=\S+", service["Environment"]) == ["HILUM_CONFIG=/etc/hilum/hilum.toml"]
+    assert "WorkingDirectory" not in service
+    (edit,) = (step for step in steps() if step.endswith(" > /etc/hilum/hilum.toml"))
+    subprocess.run(edit.replace("/etc/hilum", str(tmp_path)), shell=True, cwd=ROOT, check=True)
+    settings = load(tmp_path / "hilum.toml")
+    assert str(settings.site.state_dir) == f"/var/lib/{service['StateDirectory']}" == named["HILUM_SITE__STATE_DIR"]
+    assert str(settings.manifests_dir) == named["HILUM_MODELS__MANIFESTS"]
+    assert f"cp -r model_repository {settings.manifests_dir.parent}/" in steps()
+    assert [path for path in re.findall(r"\bdeploy/[\w/.]+", "\n".join(steps())) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.skipif(shutil.which("systemd-sysusers") is None, reason="systemd-sysusers is not installed")
+def test_the_unit_runs_as_a_user_that_the_steps_make(tmp_path: Path):
+    (tmp_path / "etc").mkdir()
+    subprocess.run(["systemd-sysusers", f"--root={tmp_path}", DEPLOY / "systemd/hilum.sysusers"], check=True, capture_output=True)
+    made = [line.split(":")[0] for line in (tmp_path / "etc/passwd").read_text().splitlines()]
+    assert made == [unit_file()["Service"]["User"]]
+    assert {step.split()[2] for step in steps() if step.startswith("sudo -u ")} == set(made)
 
 
 def environment_of_image() -> str:

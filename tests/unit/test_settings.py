@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +55,16 @@ def test_the_file_is_found_by_variable_and_in_the_working_folder(tmp_path: Path,
     assert load().receive.port == 3000
     monkeypatch.setenv("HILUM_CONFIG", str(written(tmp_path, "[receive]\nport = 4000\n")))
     assert load().receive.port == 4000
+
+
+def test_a_working_folder_that_the_user_may_not_enter_is_passed_over(tmp_path: Path) -> None:
+    user = 65534 if os.geteuid() == 0 else None
+    if user is not None:
+        os.chown(tmp_path, user, user)
+    look = "import os; os.chmod('.', 0); from hilum.settings import find_file; print(find_file(None))"
+    done = subprocess.run([sys.executable, "-c", look], cwd=tmp_path, user=user, capture_output=True, text=True, check=False)
+    tmp_path.chmod(0o700)
+    assert (done.returncode, done.stdout == "hilum.toml\n") == (0, False), done.stderr
 
 
 def test_every_problem_is_named_at_once_with_the_nearest_known_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

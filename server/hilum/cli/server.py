@@ -64,11 +64,15 @@ def migrate(config: Config = None) -> None:
     A server that works with it has to be stopped before.
     """
     settings = settings_of(config)
-    from hilum.wiring.upgrading import migrate_at_rest  # noqa: PLC0415 - imports the ledger
+    from hilum.store.database import place_of_ledger  # noqa: PLC0415 - imports the ledger
+    from hilum.store.revision import current_revision  # noqa: PLC0415 - the same
+    from hilum.wiring.upgrading import migrate_at_rest  # noqa: PLC0415 - the same
 
     with explained():
         make_state_folder(settings)
-        print(f"ledger at revision {migrate_at_rest(settings)}")
+        is_new = current_revision(settings.ledger_url) is None
+        revision = migrate_at_rest(settings)
+    print(f"ledger at revision {revision}{', new and empty' if is_new else ''}: {place_of_ledger(settings.ledger_url)}")
 
 
 @app.command()
@@ -80,12 +84,17 @@ def backup(folder: Annotated[Path, typer.Argument(help="Where to, new or with an
     """
     settings = settings_of(config)
     from hilum.store.archive import Archive  # noqa: PLC0415 - imports the ledger
-    from hilum.store.backup import back_up  # noqa: PLC0415 - the same
+    from hilum.store.backup import back_up, has_images  # noqa: PLC0415 - the same
+    from hilum.store.database import place_of_ledger  # noqa: PLC0415 - the same
     from hilum.store.revision import require_readable  # noqa: PLC0415 - the same
 
     with explained():
         require_readable(settings.ledger_url)
         put = back_up(settings.ledger_url, Archive(settings.archive_dir), folder)
+        is_empty = not (put or has_images(settings.ledger_url))
     ledger = "the ledger" if settings.ledger_url.startswith("sqlite") else "no ledger (dump your PostgreSQL)"
     print(f"{folder}: {ledger}, {sum(put.values())} files: {', '.join(f'{count} {how}' for how, count in sorted(put.items())) or 'none'}")
-    raise typer.Exit(1 if put["missing"] else 0)
+    if is_empty:
+        advice = "If the server has received some, it has other settings: give those (--config)."
+        print(f"hilum: {place_of_ledger(settings.ledger_url)} has no image: this is a backup of nothing. {advice}", file=sys.stderr)
+    raise typer.Exit(1 if is_empty or put["missing"] else 0)

@@ -61,6 +61,16 @@ def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
     return put
 
 
+def has_images(url: str) -> bool:
+    """Whether the ledger has ever got one."""
+    reader = open_reader(url)
+    try:
+        with reader.connect() as connection:
+            return connection.execute(select(instance.c.id).limit(1)).first() is not None
+    finally:
+        reader.dispose()
+
+
 def _refuse_live(url: str, archive: Archive, target: Path) -> None:
     """Nothing of the running installation may be written to, wherever links lead."""
     root, wanted = archive.root.resolve(), target.resolve()

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event
@@ -47,6 +48,13 @@ def begin_part(engine: Engine) -> Iterator[Connection]:
         yield connection
     if engine.dialect.name == "sqlite":
         time.sleep(min(_LONGEST_GAP_SECONDS, time.monotonic() - began))
+
+
+def place_of_ledger(url: str) -> str:
+    """For people: its file, or database and host, without what may be a secret."""
+    parsed = make_url(url)
+    is_file = parsed.get_backend_name() == "sqlite"
+    return str(Path(parsed.database or "").resolve()) if is_file else f"PostgreSQL, {parsed.database} on {parsed.host or 'this host'}"
 
 
 def words_of(error: SQLAlchemyError) -> str:

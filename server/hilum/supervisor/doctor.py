@@ -64,7 +64,7 @@ def _state_folder(settings: Settings) -> Iterator[Check]:
         advice = f"{AS_SERVER}, make it writable for this user, or set site.state_dir."
         yield Check("state folder", ok=False, detail=f"{folder} is not writable", advice=advice)
         return
-    yield Check("state folder", ok=True, detail=f"{folder}{'' if folder.exists() else ' (will be made)'}")
+    yield Check("state folder", ok=True, detail=f"{folder.resolve()}{'' if folder.exists() else ' (will be made)'}")
     yield _disk(settings, shutil.disk_usage(existing).free)
     if settings.receive.direct_io:
         yield _direct_io(settings, existing)

@@ -99,7 +99,8 @@ class Supervisor:
         self._bind_ports()
         if self.role == ALL:
             migrate_at_rest(self.settings, self.role)  # it cannot be taken back, so all else that may be refused comes first
-        require_archive(self.settings.ledger_url, Archive(self.settings.archive_dir))
+        if self._runs("listener") or self._runs("analyser") or self._runs("api"):  # others may be on a host that does not see it
+            require_archive(self.settings.ledger_url, Archive(self.settings.archive_dir))
         if self._runs("analyser") or self._runs("dispatcher"):
             with contextlib.closing(Rollouts(self.settings.ledger_url)) as rollouts:
                 keep_releases(self.settings, rollouts)

@@ -29,7 +29,7 @@ def make_state_folder(settings: Settings) -> None:
 
 def hold(settings: Settings, role: str) -> IO[str]:
     """Own the state folder as long as the returned file is open, and start with empty metrics. Raises ConfigurationError."""
-    state = settings.site.state_dir
+    state = settings.site.state_dir.absolute()
     try:
         make_state_folder(settings)
         settings.run_dir.mkdir(exist_ok=True)
