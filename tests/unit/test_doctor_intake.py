@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from hilum.deliver.tls import Tls
 from hilum.errors import Retry
 from hilum.receive.compiled import loaded
 from hilum.settings import Settings
+from hilum.store.archive import Archive
 from hilum.store.direct_io import takes_direct_io
 from hilum.supervisor.check import Check
 from hilum.supervisor.doctor import examine
@@ -46,6 +49,16 @@ def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_pa
         False,
         "Nobody whose certificate it has signed is believed: put the authority's new one into receive.tls_client_ca_file.",
     )
+
+
+def test_an_acknowledged_image_that_waits_long_for_its_row_is_a_problem(tmp_path: Path) -> None:
+    archive = Archive(tmp_path / "state/archive", "gone-listener-0")
+    with archive.held(archive.process), archive.begin() as incoming:
+        file = incoming.commit()
+    assert found(tmp_path)["unindexed"].ok, "every image waits for a moment"
+    os.utime(file, (long_ago := time.time() - 1500, long_ago))
+    check = found(tmp_path)["unindexed"]
+    assert (check.ok, check.detail) == (False, "1 acknowledged image without a row, the oldest for 25 min, from gone-listener-0")
 
 
 def test_a_full_disk_is_a_problem_that_names_the_setting_that_is_crossed(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import os
 import resource
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -34,6 +35,7 @@ from hilum.receive.store_command import StoreRequest
 from hilum.settings import Receive, Sender, Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger, RecordOutcome
+from hilum.supervisor.housekeeping import Housekeeper
 from tests.support.listening import data_set_of, make_settings, unindexed
 from tests.support.storing import data_set, element, meta
 from tests.support.waiting import wait_for
@@ -198,6 +200,21 @@ def test_what_a_listener_left_behind_itself_takes_no_newer_header_back(house: Ho
     ((revision,),) = house.rows("SELECT header_revision FROM instance")
     assert revision == 1
     assert not list(unindexed(house.archive))
+
+
+def test_the_housekeeper_takes_what_a_host_that_is_gone_had_acknowledged_and_nothing_of_one_that_lives(house: House) -> None:
+    keeper = Housekeeper(house.settings)
+    put_elsewhere(house, "gone-listener-0", data_set("1.2.3"), "1.2.3")
+    put_elsewhere(house, "other-listener-0", data_set("1.2.4"), "1.2.4")
+    with house.archive.held("other-listener-0"):
+        keeper.turn()
+        assert house.rows("SELECT 1 FROM instance") == [], "who has just ended is being started again"
+        for folder in (house.archive.root / "unindexed").iterdir():
+            os.utime(folder, (then := time.time() - 61, then))
+        keeper.turn()
+    keeper.stop()
+    assert house.rows("SELECT sop_instance_uid FROM instance") == [("1.2.3",)]
+    assert [file.parent.name for file in house.archive.unindexed()] == ["other-listener-0"]
 
 
 def test_the_scan_holds_nothing_but_what_it_takes(house: House) -> None:

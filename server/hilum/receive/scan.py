@@ -1,8 +1,9 @@
-"""The scan at start: what a crash left in `unindexed` becomes rows, or is swept if it was never acknowledged."""
+"""The scan, at start and by the housekeeper: what a crash left in `unindexed` becomes rows, or is swept if it was never acknowledged."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -45,6 +46,22 @@ def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Ite
     if swept or outcomes:
         _log.info("recovered", swept=swept, **{outcome.value: count for outcome, count in outcomes.items()})
     return Recovered(swept, outcomes)
+
+
+def abandoned(archive: Archive, before: float) -> list[str]:
+    """Processes with complete objects in whose folders nothing has happened since `before`, in seconds since the epoch.
+
+    Whether they live is for `recover` to see, which leaves a trace of each try: so it is asked about these alone, not about all.
+    """
+    oldest = {process: next(archive.unindexed(process), None) for process in archive.processes()}
+    return [process for process, file in oldest.items() if file is not None and _touched_at(file.parent) < before]
+
+
+def _touched_at(folder: Path) -> float:
+    try:
+        return folder.stat().st_mtime
+    except FileNotFoundError:  # emptied and forgotten meanwhile
+        return math.inf
 
 
 def _index_all(files: list[Path], settings: Settings, ledger: Ledger, archive: Archive) -> Counter[RecordOutcome]:

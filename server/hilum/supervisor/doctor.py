@@ -23,6 +23,7 @@ from hilum.store.views import LedgerViews
 from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
 from hilum.supervisor.check_access import access
 from hilum.supervisor.check_archive import archive_checks
+from hilum.supervisor.check_hosts import waiting
 from hilum.supervisor.check_peers import authority, certificate, gone, peers
 from hilum.triton.runtime import preflight
 from hilum.wiring.releases import active_releases
@@ -39,6 +40,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield from (ledger := list(unless_refused("ledger", _ledger(settings))))
     if all(check.ok for check in ledger):
         yield from unless_refused("archive", archive_checks(settings))
+    yield from unless_refused("unindexed", waiting(settings))
     yield from _dicom_ports(settings.receive)
     yield _port("api", settings.api.host, settings.api.port)
     yield Check("receive", ok=True, detail=f"large objects {receiving.loaded()[1]}")

@@ -1,11 +1,12 @@
 """The thread that keeps archive and ledger within their bounds.
 
-Pixels leave by age or under pressure, files without a row are deleted, and rows that only tell what has been are forgotten. It runs where
-listeners run, because the archive is there; of several such hosts one does the work.
+Pixels leave by age or under pressure, files without a row are deleted, and rows that only tell what has been are forgotten. What hosts that
+are gone had acknowledged gets its rows. It runs where listeners run, because the archive is there; of several such hosts one does the work.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -16,15 +17,18 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hilum import telemetry
 from hilum.domain import Lane
+from hilum.receive.scan import abandoned, recover
 from hilum.settings import Retention as RetentionSettings
 from hilum.settings import Settings
 from hilum.store.archive import Archive
 from hilum.store.expiring import Removed
+from hilum.store.ledger import Ledger
 from hilum.store.retention import Retention, Rule, Walk
 from hilum.wiring.charge import process_name
 
 _DAY_SECONDS = 86400.0
 _OWNED_SECONDS = 120.0
+_ABANDONED_SECONDS = 60.0  # a process that is started again takes what it had left by itself
 _PAUSE_SECONDS = 0.05  # between batches: the listener writes into the same ledger
 _EVERY_LANE = frozenset(Lane)
 _log = telemetry.logger("supervisor")
@@ -50,7 +54,7 @@ class Housekeeper:
     """Start it once; `look` revives its thread after a bug, so that a full disk is never the second thing that goes wrong."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
-        self._settings, self._clock = settings.retention, clock
+        self._installation, self._settings, self._clock = settings, settings.retention, clock
         self._archive = Archive(settings.archive_dir)
         self._retention = Retention(settings.ledger_url, self._archive, clock)
         self._owner = process_name("supervisor", os.getpid())
@@ -94,6 +98,7 @@ class Housekeeper:
         self._relieve()
         self._remove_files()
         self._forget()
+        self._take_abandoned()
 
     def _relieve(self) -> None:
         """Under disk pressure: what is delivered leaves early, as much as is missing. What that was not enough for waits a turn."""
@@ -118,6 +123,12 @@ class Housekeeper:
                 _log.info("rows_forgotten", what=name, count=count)
         if gone := self._archive.forget_gone(self._clock() - _DAY_SECONDS):
             _log.info("processes_forgotten", names=gone)
+
+    def _take_abandoned(self) -> None:
+        """Last, because it may take long. Nobody else would before some server with listeners is started."""
+        if processes := abandoned(self._archive, self._clock() - _ABANDONED_SECONDS):
+            with contextlib.closing(Ledger(self._installation.ledger_url, self._clock)) as ledger:
+                recover(self._installation, ledger, self._archive, processes)
 
     def _may_go_on(self) -> bool:
         return not self._stop.wait(_PAUSE_SECONDS)

@@ -1,0 +1,34 @@
+"""What hosts that share a ledger and an archive can get wrong although each of them is well."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from hilum.settings import Settings
+from hilum.store.archive import Archive
+from hilum.supervisor.check import Check
+
+_PATIENCE_SECONDS: Final = 300.0
+_TURNS: Final = 3  # of the housekeeper, in which it takes what a host that is gone has left
+
+
+def waiting(settings: Settings) -> Iterator[Check]:
+    """Images that were acknowledged long ago and have no row: nobody reads or reports them, and `hilum find` does not know them."""
+    if not (archive := Archive(settings.archive_dir)).is_there:
+        return
+    now, received_at = time.time(), dict[str, list[float]]()
+    for file in archive.unindexed():
+        try:
+            received_at.setdefault(file.parent.name, []).append(file.stat().st_mtime)
+        except FileNotFoundError:  # it has its row
+            continue
+    longest = now - min((min(times) for times in received_at.values()), default=now)
+    if longest < max(_PATIENCE_SECONDS, _TURNS * settings.retention.check_seconds):
+        yield Check("unindexed", ok=True, detail="no acknowledged image waits for its row for long")
+        return
+    count, names = sum(map(len, received_at.values())), ", ".join(sorted(received_at))
+    detail = f"{count} acknowledged image{'s'[: count > 1]} without a row, the oldest for {longest / 60:.0f} min, from {names}"
+    advice = "A server with listeners takes them within retention.check_seconds: start one. Else its log says not_indexed, or unreadable."
+    yield Check("unindexed", ok=False, detail=detail, advice=advice)
