@@ -23,6 +23,7 @@ from hilum.store import advancing, claiming, commitments, completing, forgetting
 from hilum.store.activation_maps import activation_maps
 from hilum.store.arrival import Arrival
 from hilum.store.claiming import Claim
+from hilum.store.clocks import ahead_seconds
 from hilum.store.commitments import Holder
 from hilum.store.completing import Completed
 from hilum.store.database import begin_part, open_engine, sync_of, words_of
@@ -380,6 +381,10 @@ class Ledger:
         quiet = and_(process.c.host == _HOST, process.c.beat_at < self._clock() - seconds)
         with self._reader.begin() as connection:
             return [(row.name, row.pid) for row in connection.execute(select(process.c.name, process.c.pid).where(quiet))]
+
+    def clock_ahead_seconds(self) -> float:
+        """How far our clock, by which all moments here are taken, is ahead of the database's (PostgreSQL), see `ahead_seconds`."""
+        return ahead_seconds(self._reader, self._clock)
 
     def listen(self, stage: str) -> Bell:
         """A bell that rings when rows of this stage may be due."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from hilum.settings import Settings
 from hilum.store.archive import Archive
+from hilum.store.clocks import DIFFERS_SECONDS, ahead_seconds
+from hilum.store.database import open_reader
 from hilum.supervisor.check import Check
 
 _PATIENCE_SECONDS: Final = 300.0
@@ -32,3 +34,20 @@ def waiting(settings: Settings) -> Iterator[Check]:
     detail = f"{count} acknowledged image{'s'[: count > 1]} without a row, the oldest for {longest / 60:.0f} min, from {names}"
     advice = "A server with listeners takes them within retention.check_seconds: start one. Else its log says not_indexed, or unreadable."
     yield Check("unindexed", ok=False, detail=detail, advice=advice)
+
+
+def clock(settings: Settings, now: Callable[[], float] = time.time) -> Iterator[Check]:
+    """Whether this host's clock agrees with that of the ledger, if there may be other hosts."""
+    engine = open_reader(settings.ledger_url)
+    try:
+        if engine.dialect.name == "sqlite":
+            return
+        ahead = ahead_seconds(engine, now)
+    finally:
+        engine.dispose()
+    if abs(ahead) <= DIFFERS_SECONDS:
+        yield Check("clock", ok=True, detail="agrees with the ledger's; look on each host")
+        return
+    detail = f"this host's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the ledger's"
+    advice = "Keep time by NTP on every host, the database's included: reports may be made twice, and work be taken from its host."
+    yield Check("clock", ok=False, detail=detail, advice=advice)

@@ -23,7 +23,7 @@ from hilum.store.views import LedgerViews
 from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
 from hilum.supervisor.check_access import access
 from hilum.supervisor.check_archive import archive_checks
-from hilum.supervisor.check_hosts import waiting
+from hilum.supervisor.check_hosts import clock, waiting
 from hilum.supervisor.check_peers import authority, certificate, gone, peers
 from hilum.triton.runtime import preflight
 from hilum.wiring.releases import active_releases
@@ -47,6 +47,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield Check("resize", ok=True, detail=resizing.loaded()[1])
     yield from unless_refused("releases", _releases(settings))
     if all(check.ok for check in ledger) and not _is_new(settings.ledger_url):
+        yield from unless_refused("clock", clock(settings))
         yield from unless_refused("rollouts", _rollouts(settings))
         yield from unless_refused("destinations", gone(settings))
     yield from unless_refused("triton", _triton(settings))

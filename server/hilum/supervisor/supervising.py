@@ -34,6 +34,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.matching import begin_archive, require_archive
 from hilum.store.revision import require_not_newer, require_revision
 from hilum.store.rollouts import Rollouts
+from hilum.supervisor.clock_watch import ClockWatch
 from hilum.supervisor.housekeeping import Housekeeper
 from hilum.supervisor.pausing import pause_after
 from hilum.supervisor.triton_keeper import TritonKeeper
@@ -89,6 +90,7 @@ class Supervisor:
     _census: Census | None = None
     _triton: TritonKeeper | None = None
     _housekeeper: Housekeeper | None = None
+    _clock_watch: ClockWatch = field(default_factory=ClockWatch)
 
     def run(self) -> int:
         """Serve until SIGTERM, Ctrl-C or the end of the terminal; exit status. Raises ConfigurationError before anything was started."""
@@ -284,6 +286,7 @@ class Supervisor:
         """Whether the ledger has taken it."""
         try:
             ledger.beat(process_name("supervisor", os.getpid()), "supervisor", os.getpid(), started_at=0.0, is_ready=True)
+            self._clock_watch.look(ledger)
         except AWAY as error:
             log.warning("heartbeat_failed", error=words_of(error))
             return False

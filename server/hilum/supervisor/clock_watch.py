@@ -1,0 +1,34 @@
+"""The supervisor looks now and then whether this host's clock still agrees with the ledger's."""
+
+from __future__ import annotations
+
+import time
+
+from hilum import telemetry
+from hilum.store.clocks import DIFFERS_SECONDS
+from hilum.store.ledger import Ledger
+
+_LOOK_SECONDS = 60.0
+_log = telemetry.logger("supervisor")
+
+
+class ClockWatch:
+    """Says once that they differ, and once that they agree again."""
+
+    def __init__(self) -> None:
+        self._next_look, self._differs = float("-inf"), False
+
+    def look(self, ledger: Ledger) -> None:
+        """Often enough; the first time at once. Raises one of `AWAY`."""
+        if time.monotonic() < self._next_look:
+            return
+        ahead = ledger.clock_ahead_seconds()
+        self._next_look = time.monotonic() + _LOOK_SECONDS
+        if (differs := abs(ahead) > DIFFERS_SECONDS) == self._differs:
+            return
+        self._differs = differs
+        if differs:
+            advice = "keep time by NTP on every host, the database's included: reports may be made twice, and work be taken from its host"
+            _log.error("clock_differs", ahead_of_ledger_seconds=round(ahead, 1), advice=advice)
+        else:
+            _log.info("clock_agrees")
