@@ -19,7 +19,7 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, selec
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from hilum.domain import ActivationMaps, Advance, AssociationRecord, CommitmentJob, CommitmentRequest, Job, Lease, Rejection, StudyJob
-from hilum.store import advancing, claiming, commitments, completing, forgetting, lanes, recording, rejecting, requeueing
+from hilum.store import advancing, claiming, commitments, completing, forgetting, lanes, recording, rejecting, requeueing, stranded
 from hilum.store.activation_maps import activation_maps
 from hilum.store.arrival import Arrival
 from hilum.store.claiming import Claim
@@ -377,14 +377,20 @@ class Ledger:
             connection.execute(process.delete().where(process.c.name.in_(names)))
 
     def silent(self, seconds: float) -> list[tuple[str, int]]:
-        """Processes of this host, name and process id, that have not said for so long that they live."""
-        quiet = and_(process.c.host == _HOST, process.c.beat_at < self._clock() - seconds)
+        """Processes of this host, name and process id, that have not said for so long that they live: nor since its clock was set back."""
+        now = self._clock()
+        quiet = and_(process.c.host == _HOST, ~process.c.beat_at.between(now - seconds, now + seconds))
         with self._reader.begin() as connection:
             return [(row.name, row.pid) for row in connection.execute(select(process.c.name, process.c.pid).where(quiet))]
 
     def clock_ahead_seconds(self) -> float:
         """How far our clock, by which all moments here are taken, is ahead of the database's (PostgreSQL), see `ahead_seconds`."""
         return ahead_seconds(self._reader, self._clock)
+
+    def free_stranded(self, stage: str, longest_seconds: float) -> int:
+        """Make due what waits for longer than that, as only a clock that was set back explains; how many rows of the stage."""
+        with self._engine.begin() as connection:
+            return stranded.free(connection, stage, longest_seconds, self._clock())
 
     def listen(self, stage: str) -> Bell:
         """A bell that rings when rows of this stage may be due."""

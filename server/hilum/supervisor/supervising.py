@@ -37,6 +37,7 @@ from hilum.store.rollouts import Rollouts
 from hilum.supervisor.clock_watch import ClockWatch
 from hilum.supervisor.housekeeping import Housekeeper
 from hilum.supervisor.pausing import pause_after
+from hilum.supervisor.stranded_watch import StrandedWatch
 from hilum.supervisor.triton_keeper import TritonKeeper
 from hilum.supervisor.waker import Waker
 from hilum.triton.server import EmbeddedTriton
@@ -226,7 +227,7 @@ class Supervisor:
     def _watch(self) -> None:
         """Restart what ends, until told to stop."""
         next_beat, heard_since = 0.0, math.inf
-        with_ledger = Ledger(self.settings.ledger_url)
+        with_ledger, stranded_watch = Ledger(self.settings.ledger_url), StrandedWatch(self.settings)
         while not self.stop.is_set():
             for child in self._children:
                 self._look_at(child, with_ledger)
@@ -237,6 +238,7 @@ class Supervisor:
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + _BEAT_SECONDS
                 heard_since = min(heard_since, time.monotonic()) if self._beat(with_ledger) else math.inf
+                stranded_watch.look(with_ledger)
                 if time.monotonic() - heard_since >= _SILENT_SECONDS:  # else others may have had no chance to be heard
                     bury_silent(with_ledger)
             self._waker.wait(_WATCH_SECONDS)

@@ -1,0 +1,66 @@
+"""Notices that this host's clock was set back, and frees what would wait until it shows the old time again."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+
+from hilum import telemetry
+from hilum.settings import Settings
+from hilum.store.database import AWAY, words_of
+from hilum.store.ledger import Ledger
+from hilum.store.stranded import SKEW_SECONDS
+
+_STEP_SECONDS = 5.0  # what is less shifts nothing that anybody sees
+_JITTER = 1.25  # of a pause between tries
+_PATIENCE_SECONDS = 3600.0  # a comparison waits so long for its shadow, a storage commitment for its objects
+_log = telemetry.logger("supervisor")
+
+
+def longest_waits(settings: Settings) -> Mapping[str, float]:
+    """By stage: so many seconds may lie between now and the moment at which a row is due."""
+    own = [item.quiet_seconds for item in settings.routes.values()] + [item.quiet_seconds for item in settings.senders.values()]
+    quiet = max(settings.studies.quiet_seconds, *(seconds or 0.0 for seconds in own), 0.0)
+    pause = _JITTER * max(settings.pipeline.maximum_backoff_seconds, settings.pipeline.backoff_seconds)
+    short = dict.fromkeys(("analyse", "report", "deliver"), pause)
+    return {
+        **short,
+        "assemble": max(quiet, pause),
+        "compare": max(quiet, pause, _PATIENCE_SECONDS),
+        "commit": max(pause, _PATIENCE_SECONDS),
+    }
+
+
+class StrandedWatch:
+    """`look` at each beat; the first one, at the start, looks for what an earlier time has left."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
+        self._waits, self._clock, self._steady = longest_waits(settings), clock, steady
+        self._ahead, self._is_owed, self._is_behind = math.inf, True, False
+
+    def look(self, ledger: Ledger) -> None:
+        """A host that is behind the clock of its PostgreSQL frees nothing: what waits there may wait rightly."""
+        ahead = self._clock() - self._steady()
+        if ahead < self._ahead - _STEP_SECONDS:
+            self._is_owed = True
+        self._ahead = ahead
+        if not self._is_owed:
+            return
+        try:
+            lag = -ledger.clock_ahead_seconds()
+            if lag > SKEW_SECONDS:
+                self._say_behind(lag)
+                return
+            freed = {stage: count for stage, longest in self._waits.items() if (count := ledger.free_stranded(stage, longest))}
+        except AWAY as error:
+            _log.warning("clock_not_looked_at", error=words_of(error), advice="tried again at the next beat")
+            return
+        self._is_owed = self._is_behind = False
+        if freed:
+            _log.warning("clock_set_back", **freed, advice="what waited for a later time is due; have the clock kept right (NTP)")
+
+    def _say_behind(self, lag: float) -> None:
+        if not self._is_behind:
+            _log.warning("clock_behind", seconds=round(lag), advice="the ledger's host shows a later time: set one of the two right (NTP)")
+        self._is_behind = True
