@@ -17,6 +17,7 @@ from hilum.domain import Rollout, RolloutMode, RolloutState
 from hilum.errors import NotAnalysed, Retry
 from hilum.models import build, catalogue
 from hilum.settings import Analyse, Models, Settings, Site
+from hilum.store.named_releases import SUPERVISOR, in_words
 from hilum.store.rollouts import Order
 from hilum.wiring.fleet import Fleet
 from hilum.wiring.fleet_plan import plan_of
@@ -188,6 +189,21 @@ def test_a_release_that_nobody_chose_is_not_available(rig: Rig) -> None:
         answer = rig.explain("1.1", release)
         assert isinstance(answer, NotAnalysed)
         assert answer.reason == "release_not_available"
+
+
+def test_what_the_settings_of_a_running_server_name_waits_for_a_host_that_is_behind(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger, clock = rig.rolling.ledger, rig.rolling.clock
+    ledger.beat("listener's host", SUPERVISOR, 7, started_at=0.0, is_ready=True, detail=in_words(("chest@1", "chest@2")))
+    ledger.beat("a listener", "listener", 8, started_at=0.0, is_ready=True, detail=in_words(("lung@1",)))
+    for _ in range(2):
+        answer = rig.explain("1.1", "chest@2")
+        assert isinstance(answer, Retry)
+        assert answer.is_outage, "the try does not count"
+    assert "".join(capsys.readouterr()).count("settings_differ") == 1
+    for release in ("chest@22", "chest", "lung@1"):
+        assert isinstance(rig.explain("1.1", release), NotAnalysed), release
+    clock.now += 61
+    assert isinstance(rig.explain("1.1", "chest@2"), NotAnalysed), "nobody names it any more"
 
 
 def test_a_second_analyser_has_the_reading_tried_again_until_it_has_loaded_the_release(rig: Rig) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from hilum.domain import Rollout, RolloutState, WorkState, alias_of
-from hilum.store import kept_manifests, reassigning
+from hilum.store import kept_manifests, named_releases, reassigning
 from hilum.store import rollout_rules as rules
 from hilum.store.assigning import rollout_of
 from hilum.store.database import begin_part, open_engine, open_reader
@@ -143,6 +143,11 @@ class Rollouts:
         with self._reader.connect() as connection:
             query = select(assignment.c.id).where(assignment.c.study_instance_uid == study_uid, by)
             return connection.execute(query).first() is not None
+
+    def is_named(self, release: str) -> bool:
+        """Whether the settings of a server that runs, on whichever host, name this release."""
+        with self._reader.connect() as connection:
+            return named_releases.is_named(connection, release, self._clock() - named_releases.RUNNING_SECONDS)
 
     def has_open_readings(self, release: str) -> bool:
         """Whether an image still waits for this release, or is being read by it."""

@@ -32,6 +32,7 @@ from hilum.store.archive import Archive
 from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
 from hilum.store.matching import begin_archive, require_archive
+from hilum.store.named_releases import SUPERVISOR, in_words
 from hilum.store.revision import require_not_newer, require_revision
 from hilum.store.rollouts import Rollouts
 from hilum.supervisor.clock_watch import ClockWatch
@@ -242,6 +243,8 @@ class Supervisor:
                 if time.monotonic() - heard_since >= _SILENT_SECONDS:  # else others may have had no chance to be heard
                     bury_silent(with_ledger)
             self._waker.wait(_WATCH_SECONDS)
+        with contextlib.suppress(*AWAY):  # else what its settings name would count for a minute more
+            with_ledger.forget_processes([_own_name()])
         with_ledger.close()
 
     def _look_at(self, child: Child, ledger: Ledger) -> None:
@@ -287,7 +290,8 @@ class Supervisor:
     def _beat(self, ledger: Ledger) -> bool:
         """Whether the ledger has taken it."""
         try:
-            ledger.beat(process_name("supervisor", os.getpid()), "supervisor", os.getpid(), started_at=0.0, is_ready=True)
+            named = in_words(self.settings.active_releases)
+            ledger.beat(_own_name(), SUPERVISOR, os.getpid(), started_at=0.0, is_ready=True, detail=named)
             self._clock_watch.look(ledger)
         except AWAY as error:
             log.warning("heartbeat_failed", error=words_of(error))
@@ -337,6 +341,10 @@ def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None
                 log.info("leases_ended", name=name, count=freed)
     except AWAY as error:
         log.warning("silent_processes_not_looked_for", error=words_of(error), advice="their leases lapse by themselves")
+
+
+def _own_name() -> str:
+    return process_name(SUPERVISOR, os.getpid())
 
 
 def _require_canaries(releases: Mapping[str, Release], settings: Settings) -> None:

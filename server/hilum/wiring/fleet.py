@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 from hilum import telemetry
@@ -19,6 +19,7 @@ from hilum.wiring.releases import Catalogue
 
 _FOLLOW_SECONDS: Final = 1.0
 _LOADING_SECONDS: Final = 1.0  # until a reading whose release is being loaded is tried again
+_BEHIND_SECONDS: Final = 15.0  # the same, of one that another host's settings name
 _NEVER_CHECKED: Final = "the first canary inference has not finished"
 log = telemetry.logger("wiring")
 
@@ -54,6 +55,7 @@ class Fleet:
         self._prover, self._patience_seconds = Prover(engines, pixels, settings.built_dir), patience_seconds
         self._plan = plan_of(settings.active_releases, ())
         self._asked: set[str] = set()
+        self._missed: set[str] = set()
         self._problems: dict[str, str] = dict.fromkeys(self._plan.all, _NEVER_CHECKED)
         self._finishing: set[str] = set()
         self._loaded: dict[str, Release] = {}
@@ -68,11 +70,21 @@ class Fleet:
         """What becomes of a reading by a release that is not here: it is loaded if it was chosen for the study."""
         name = job.release
         if not await self._is_chosen(job):
-            return NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{name} is not among models.releases")
+            return await self._not_chosen(name)
         if not await asyncio.to_thread(self._catalogue.__contains__, name):
             return NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{name} has no manifest any more; put it back and requeue")
         self._asked.add(name)
         return Retry(f"{name} is being loaded", after_seconds=_LOADING_SECONDS, is_outage=True)
+
+    async def _not_chosen(self, name: str) -> NotAnalysed | Retry:
+        """Over for good, unless a host whose settings name it has recorded the image: while settings are rolled, some hosts are behind."""
+        if not await self._ask(self._rollouts.is_named, name):
+            return NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{name} is not among models.releases")
+        if name not in self._missed:
+            self._missed.add(name)
+            advice = "its readings wait: give this host the same settings and restart it"
+            log.warning("settings_differ", release=name, problem="another server's settings name it, and this one's do not", advice=advice)
+        return Retry(f"{name} is in the settings of another host only", after_seconds=_BEHIND_SECONDS, is_outage=True)
 
     async def begin(self, readers: Readers) -> None:
         """Read the rollouts, so that the first readings find their releases; close those that the settings have overtaken."""
@@ -100,8 +112,11 @@ class Fleet:
     async def _is_chosen(self, job: ReadingJob) -> bool:
         if job.release in self._plan.all or job.release in self._asked:
             return True
+        return await self._ask(self._rollouts.is_assigned, job.instance.study_instance_uid, job.release)
+
+    async def _ask(self, question: Callable[..., bool], *about: str) -> bool:
         try:
-            return await asyncio.to_thread(self._rollouts.is_assigned, job.instance.study_instance_uid, job.release)
+            return await asyncio.to_thread(question, *about)
         except AWAY as error:
             raise Retry("the ledger does not answer", is_outage=True) from error
 
