@@ -6,6 +6,7 @@ Byte for byte is more than tag by tag: the document of a result is the same whic
 from __future__ import annotations
 
 import dataclasses
+import math
 import pickle
 from collections.abc import Sequence
 from typing import Any, Final
@@ -54,9 +55,10 @@ def findings(draw: st.DrawFn, used: Sequence[str]) -> Finding:
     """Of any label, in any state, on some of the used images."""
     label = draw(st.sampled_from(SHOWN))
     probability = draw(st.none() | st.floats(0, 1))
-    point = draw(st.none() | st.floats(0, 1))
+    score = draw(NUMBER)
+    point = draw(st.none() | st.floats(0, 1) | st.sampled_from((score, math.nextafter(score, math.inf))))
     images = draw(st.lists(st.sampled_from(used), min_size=1, unique=True))
-    return Finding(label.key, label.text, label.code, 0.0, draw(NUMBER), probability, point, draw(st.sampled_from(Decision)), tuple(images))
+    return Finding(label.key, label.text, label.code, 0.0, score, probability, point, draw(st.sampled_from(Decision)), tuple(images))
 
 
 @st.composite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any, Final
@@ -32,7 +33,7 @@ def said_in_json(finding: dict[str, Any]) -> tuple[Any, ...]:
     is_private = finding["code"]["scheme"].startswith("99")
     code = None if is_private else (finding["code"]["value"], finding["code"]["scheme"])
     calibrated = finding["probability"] is not None
-    number = round(finding["probability"] * 100, 4) if calibrated else round(finding["score"], 6)
+    number = round(finding["probability"] * 100, 4) if calibrated else finding["score"]
     name = ("111012", "%") if calibrated else ("246262008", "{uncalibrated}")
     return finding["key"], code, name, number, tuple(finding["source_sop_instance_uids"])
 
@@ -46,7 +47,7 @@ def said_in_group(group: Dataset) -> tuple[Any, ...]:
     value = number.MeasuredValueSequence[0]
     name = (sr_gate.name_of(number), value.MeasurementUnitsCodeSequence[0].CodeValue)
     uids = [item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in group.ContentSequence if item.ValueType == "IMAGE"]
-    assert float(value.NumericValue) == value.FloatingPointValue
+    assert math.isclose(float(value.NumericValue), value.FloatingPointValue, rel_tol=1e-6)
     return found["112039"].TextValue, code, name, value.FloatingPointValue, tuple(uids)
 
 

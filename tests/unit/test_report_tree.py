@@ -33,7 +33,7 @@ def test_it_says_what_a_reader_must_know():
     assert "PRELIMINARY · COMPLETE · UNVERIFIED" in text
     assert "Series: AI CXR findings (unverified, uncalibrated, untrained)" in text
     assert "├─ Pleural effusion: Undetermined" in text
-    assert "Score: 0.609973 (Model output, uncalibrated)" in text
+    assert "Score: 0.6099733 (Model output, uncalibrated)" in text
     assert "Uncalibrated: a score is the output of the model, not a probability." in flat
     assert "no finding is called present or absent" in flat
     assert "1 of 2 images not used (lateral_not_supported)" in flat

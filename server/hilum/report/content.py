@@ -124,16 +124,21 @@ def _algorithm(finding: Finding, result: Result, release: Release) -> sr.Algorit
     )
 
 
-def value_of(finding: Finding) -> float:
-    """A calibrated probability in percent, else the score, rounded to what a float32 holds."""
-    return round(finding.score, 6) if finding.probability is None else certainty_of(finding.probability)
+def values_of(finding: Finding) -> tuple[float, float]:
+    """Numeric Value and Floating Point Value (PS3.3 C.18.1): the score, and all its digits; or a calibrated probability in percent."""
+    if finding.probability is None:
+        return score_of(finding), finding.score
+    certainty = certainty_of(finding.probability)
+    return certainty, certainty
 
 
 def _number(finding: Finding) -> sr.Measurement:
     """The value and the unit that says what it is, or what it is not."""
-    if finding.probability is None:
-        return sr.Measurement(name=codes.SCORE, value=value_of(finding), unit=codes.UNCALIBRATED)
-    return sr.Measurement(name=codes.CERTAINTY_OF_FINDING, value=value_of(finding), unit=codes.PERCENT)
+    value, exact = values_of(finding)
+    name, unit = (codes.SCORE, codes.UNCALIBRATED) if finding.probability is None else (codes.CERTAINTY_OF_FINDING, codes.PERCENT)
+    number = sr.Measurement(name=name, value=value, unit=unit)
+    number[0].MeasuredValueSequence[0].FloatingPointValue = exact
+    return number
 
 
 def evaluations(items: Sequence[sr.ContentItem]) -> sr.ContainerContentItem:

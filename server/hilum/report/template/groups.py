@@ -9,7 +9,7 @@ from pydicom.dataset import Dataset
 
 from hilum.domain import Code, Finding, Release, Result
 from hilum.report import codes
-from hilum.report.content import SCORE_PARAMETER, explanation, measurement_group, measurements, parameters, value_of
+from hilum.report.content import SCORE_PARAMETER, explanation, measurement_group, measurements, parameters, values_of
 from hilum.report.context import HeatMap
 from hilum.report.template.cutting import Part, Template, cut_item
 from hilum.report.template.unusual import Unusual
@@ -54,8 +54,8 @@ class Groups:
         return group.fill(tracking, text(point), self.score.fill(text(score)) if score else b"", text(preprocessing), inside)
 
     def _number(self, finding: Finding) -> bytes:
-        value = value_of(finding)
-        return self.numbers[finding.probability is not None].fill(decimal(value), double(value))
+        value, exact = values_of(finding)
+        return self.numbers[finding.probability is not None].fill(decimal(value), double(exact))
 
     def _explanation(self, finding: Finding, heat_map: HeatMap | None) -> bytes:
         if heat_map is None or finding.key not in heat_map.finding_keys:
