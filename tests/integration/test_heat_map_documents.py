@@ -144,7 +144,7 @@ def test_the_attributes_say_what_it_is(tmp_path):
     picture = parse(of_kind(built(tmp_path, datasets, make_release(is_trained=False)), "heatmap").content)
     assert picture.file_meta.TransferSyntaxUID == ExplicitVRLittleEndian
     assert (picture.PhotometricInterpretation, picture.BitsAllocated, picture.SamplesPerPixel) == ("RGB", 8, 3)
-    assert picture.SeriesDescription == "AI heat map, not for diagnosis (uncalibrated, untrained)"
+    assert picture.SeriesDescription == "AI heat map, not for diagnosis, de~1@2 (uncalibrated, untrained)"
     assert (picture.Modality, picture.SeriesNumber, picture.InstanceNumber) == ("OT", 9002, 1)
     assert (picture.BurnedInAnnotation, picture.BodyPartExamined, picture.Manufacturer) == ("YES", "CHEST", "Hilum project")
     assert "7 x 7 cells, one cell = 9 x 9 px" in picture.DerivationDescription

@@ -117,7 +117,7 @@ def test_untrained_weights_assert_nothing_and_say_why():
     release = make_release(is_trained=False)
     report = parse(built(make_study(4, rows=32, columns=32), release).content)
     assert {code for _, code in presence_in_report(report)} == {"373068000", "Undetermined"}
-    assert report.SeriesDescription == "AI CXR findings (unverified, uncalibrated, untrained)"
+    assert report.SeriesDescription == "AI CXR findings, dens~21@2 (unverified, uncalibrated, untrained)"
     comments = [item.TextValue for item in items(report, "121106")]
     assert any(comment.startswith("Untrained:") for comment in comments)
     assert (report.PreliminaryFlag, report.CompletionFlag, report.VerificationFlag) == ("PRELIMINARY", "COMPLETE", "UNVERIFIED")

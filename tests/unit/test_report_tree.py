@@ -11,8 +11,9 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.errors import InvalidDicomError
 from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
 
-from hilum.domain import SR_LADDER
+from hilum.domain import SR_LADDER, Outcome
 from hilum.report import build_documents, derive, sr_text
+from hilum.report.wording import heat_map_description, series_description
 from load_tests.phantom import make_study
 from tests.support.results import CONTEXT, make_release, report_job, report_of
 
@@ -31,7 +32,7 @@ def test_it_says_what_a_reader_must_know():
     text = tree(make_release(is_trained=False))
     flat = " ".join(text.replace("│", " ").split())
     assert "PRELIMINARY · COMPLETE · UNVERIFIED" in text
-    assert "Series: AI CXR findings (unverified, uncalibrated, untrained)" in text
+    assert "Series: AI CXR findings, dens~21@2 (unverified, uncalibrated, untrained)" in text
     assert "├─ Pleural effusion: Undetermined" in text
     assert "Score: 0.6099733 (Model output, uncalibrated)" in text
     assert "Uncalibrated: a score is the output of the model, not a probability." in flat
@@ -65,6 +66,21 @@ def test_a_replacement_names_its_predecessor():
     (after,) = build_documents(report_job(job.instances, later, {"sr": before}), release, CONTEXT, ("sr",))
     assert f"Replaces: {before.sop_instance_uid}" in sr_text(after.content)
     assert after.predecessor_uid == before.sop_instance_uid
+
+
+@pytest.mark.parametrize("is_trained", [True, False])
+@pytest.mark.parametrize("outcome", [Outcome.ANALYSED, Outcome.NOT_ANALYSED])
+def test_series_of_two_releases_differ_and_their_warnings_are_whole(is_trained, outcome):
+    found = {series_description: set(), heat_map_description: set()}
+    releases = [("densenet121_untrained", "1"), ("densenet121_untrained", "2"), ("vit_b16", "1")]
+    for name, version in releases:
+        release = make_release(name=name, version=version, is_trained=is_trained)
+        result = dataclasses.replace(report_of(make_study(3, views=("PA",), rows=16, columns=16), release).result, outcome=outcome)
+        for describe, texts in found.items():
+            texts.add(text := describe(result))
+            assert len(text) <= 64
+            assert text.endswith("uncalibrated)" if is_trained else "uncalibrated, untrained)")
+    assert [len(texts) for texts in found.values()] == [len(releases)] * 2
 
 
 def test_a_foreign_name_stays_readable():

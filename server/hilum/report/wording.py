@@ -9,6 +9,7 @@ from typing import Final
 from hilum.domain import Decision, Outcome, Reason, Release, Result
 from hilum.report.context import HeatMap, ReportContext
 
+_LONG_STRING: Final = 64  # characters of LO (PS3.5 6.2)
 DECISIONS: Final[Mapping[Decision, str]] = {
     Decision.PRESENT: "Present",
     Decision.ABSENT: "Absent",
@@ -17,12 +18,12 @@ DECISIONS: Final[Mapping[Decision, str]] = {
 
 
 def series_description(result: Result) -> str:
-    """Series Description (LO, at most 64 characters): the line that a PACS shows before anybody opens the report."""
+    """Series Description: the line that a PACS shows before anybody opens the report."""
     words = ["unverified"]
     words += [] if result.is_calibrated else ["uncalibrated"]
     words += [] if result.is_trained else ["untrained"]
     what = "not analysed" if result.outcome is Outcome.NOT_ANALYSED else "findings"
-    return f"AI CXR {what} ({', '.join(words)})"
+    return _with_release(f"AI CXR {what}, ", result.release, f" ({', '.join(words)})")
 
 
 def not_analysed(result: Result) -> str:
@@ -31,10 +32,19 @@ def not_analysed(result: Result) -> str:
 
 
 def heat_map_description(result: Result) -> str:
-    """Series Description of heat maps, at most 64 characters."""
+    """Series Description of heat maps."""
     words = [] if result.is_calibrated else ["uncalibrated"]
     words += [] if result.is_trained else ["untrained"]
-    return "AI heat map, not for diagnosis" + (f" ({', '.join(words)})" if words else "")
+    return _with_release("AI heat map, not for diagnosis, ", result.release, f" ({', '.join(words)})" if words else "")
+
+
+def _with_release(before: str, release: str, after: str) -> str:
+    """One value of LO. Reports of several releases lie side by side; what must be known of their numbers is never cut, a release is."""
+    room = _LONG_STRING - len(before) - len(after)
+    if len(release) <= room:
+        return f"{before}{release}{after}"
+    end = room // 2  # both ends: names differ at the beginning, versions at the end
+    return f"{before}{release[: room - 1 - end]}~{release[-end:]}{after}"
 
 
 def caveats(result: Result, release: Release, context: ReportContext, heat_map: HeatMap | None = None) -> list[str]:
