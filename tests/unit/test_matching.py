@@ -10,12 +10,14 @@ import pytest
 
 from hilum.errors import ConfigurationError
 from hilum.settings import Settings
-from hilum.store.archive import Archive
-from hilum.store.ledger import Ledger
+from hilum.store.archive import Archive, place_of
+from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.matching import begin_archive
 from hilum.supervisor.check import unless_refused
 from hilum.supervisor.check_archive import archive_checks
 from hilum.supervisor.supervising import Supervisor
+from hilum.wiring.recovering import orphans_of, recover_orphans
+from load_tests import phantom
 from tests.support.listening import make_settings
 from tests.support.street import Clock, Street
 
@@ -57,6 +59,27 @@ def test_an_archive_that_is_not_mounted_is_not_begun_anew(settings: Settings) ->
     away.rename(archive.root)
     begin_archive(settings.ledger_url, archive)
     assert checked(settings) == (True, str(archive.root))
+
+
+def test_a_ledger_that_is_gone_is_not_begun_anew_and_what_it_lacks_is_taken_back(settings: Settings) -> None:
+    archive, ledger_file = Archive(settings.archive_dir, "listener-0"), settings.site.state_dir / "ledger.sqlite"
+    with archive.begin() as incoming:
+        incoming.write(phantom.save(phantom.make_instance(seed=3, rows=64, columns=64), settings.site.state_dir / "pa.dcm").read_bytes())
+        file = incoming.commit()
+    archive.place(file)
+    file.unlink()
+    kept = ledger_file.rename(ledger_file.with_name("kept"))
+    begun = "ledger: there is none yet, but "
+    with pytest.raises(ConfigurationError, match=begun):
+        Supervisor(settings)._open_ledger()
+    assert (checked(settings)[0], checked(settings)[1].startswith(begun), ledger_file.exists()) == (False, True, False)
+    kept.rename(ledger_file)
+    with contextlib.closing(Ledger(settings.ledger_url)) as ledger:  # a row that is not in its place any more, and is nobody's loss
+        Street(ledger, Clock()).receive("1.2.5", 1)
+    (found,) = orphans_of(settings)
+    assert found == archive.root / place_of(file)
+    assert recover_orphans(settings, [found]) == {RecordOutcome.NEW: 1}
+    assert (orphans_of(settings), found.is_file(), list(archive.unindexed())) == ([], True, [])
 
 
 def test_a_new_installation_and_a_restored_archive_without_locks_begin(settings: Settings, tmp_path: Path) -> None:

@@ -64,11 +64,14 @@ def migrate(config: Config = None) -> None:
     A server that works with it has to be stopped before.
     """
     settings = settings_of(config)
-    from hilum.store.database import place_of_ledger  # noqa: PLC0415 - imports the ledger
+    from hilum.store.archive import Archive  # noqa: PLC0415 - imports the ledger
+    from hilum.store.database import place_of_ledger  # noqa: PLC0415 - the same
+    from hilum.store.matching import require_ledger  # noqa: PLC0415 - the same
     from hilum.store.revision import current_revision  # noqa: PLC0415 - the same
     from hilum.wiring.upgrading import migrate_at_rest  # noqa: PLC0415 - the same
 
     with explained():
+        require_ledger(settings.ledger_url, Archive(settings.archive_dir))
         make_state_folder(settings)
         is_new = current_revision(settings.ledger_url) is None
         revision = migrate_at_rest(settings)

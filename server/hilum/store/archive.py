@@ -33,6 +33,7 @@ _QUARANTINE = "quarantine"
 _MAXIMUM_PIECES = 512  # of one writev; IOV_MAX is 1024
 # Page caches hold a file in blocks as large as where a write begins allows: 64 KiB from a multiple of 64 KiB, 4 KiB from an odd page.
 ALIGNED_BYTES = 64 << 10
+_FOLDERS = "[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]"
 _PART, _COMPLETE = ".part", ".dcm"
 # Objects of the same minutes share a folder: a new one costs more than to receive an object. All folders are used in a year.
 _FOLDER_SECONDS = 8 * 60
@@ -127,6 +128,18 @@ class Archive:
     def _target(self, file: Path) -> str:
         """The place of an object. As text: a Path for each step with each object costs more than the steps."""
         return f"{self.root}/{place_of(file)}"
+
+    def take_back(self, file: Path) -> None:
+        """Put an object that has its place among those of this process that wait for their rows. Gone meanwhile: nothing."""
+        if self._naming is None:
+            self._make_inbox()
+        with contextlib.suppress(FileNotFoundError):
+            file.rename(self._inbox / file.name)
+
+    def placed(self) -> Iterator[Path]:
+        """Everything that has its place, folder by folder."""
+        for folder in sorted(self.root.glob(_FOLDERS)):
+            yield from (file for file in folder.glob(f"*{_COMPLETE}") if file == self.root / place_of(file))
 
     def quarantine(self, file: Path) -> None:
         """Move an object out of the way of everything, for a person to look at."""

@@ -18,6 +18,16 @@ _KEPT = instance.c.pixels_removed_at.is_(None)
 NOT_MOUNTED = "Mount it, or restore the last backup (docs/operations.md)."
 
 
+def require_ledger(url: str, archive: Archive) -> None:
+    """Raise ConfigurationError where a new ledger would be begun beside the objects of another one.
+
+    It would have another identity: what is sent again would be reported again, under other UIDs.
+    """
+    if archive.has_objects and not is_begun(url):
+        advice = "Restore it (docs/operations.md); for a new installation move the archive away."
+        raise ConfigurationError([f"ledger: there is none yet, but {archive.root} holds objects, so it is missing. {advice}"])
+
+
 def require_archive(url: str, archive: Archive) -> None:
     """Raise ConfigurationError where the archive of the ledger's images is not there: what is taken now would vanish when it comes.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hilum.settings import Settings
 from hilum.store.archive import Archive
-from hilum.store.matching import NOT_MOUNTED, is_begun, newest_missing, require_archive
+from hilum.store.matching import NOT_MOUNTED, is_begun, newest_missing, require_archive, require_ledger
 from hilum.store.revision import REVISION, current_revision
 from hilum.supervisor.check import Check
 
@@ -14,6 +14,7 @@ from hilum.supervisor.check import Check
 def archive_checks(settings: Settings) -> Iterator[Check]:
     """That each has its other half. Raises ConfigurationError, which says what is missing, and OSError."""
     url, archive = settings.ledger_url, Archive(settings.archive_dir)
+    require_ledger(url, archive)
     if is_begun(url) and current_revision(url) == REVISION:
         require_archive(url, archive)
         if archive.is_there and (count := newest_missing(url, archive)):

@@ -31,7 +31,7 @@ from hilum.settings import Receive, Settings
 from hilum.store.archive import Archive
 from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
-from hilum.store.matching import begin_archive, require_archive
+from hilum.store.matching import begin_archive, require_archive, require_ledger
 from hilum.store.named_releases import SUPERVISOR, in_words
 from hilum.store.revision import require_not_newer, require_revision
 from hilum.store.rollouts import Rollouts
@@ -157,8 +157,12 @@ class Supervisor:
         return any(child.role == role for child in self._children)
 
     def _require_ledger(self) -> None:
-        require = require_not_newer if self.role == ALL else require_revision
-        require(self.settings.ledger_url)
+        url = self.settings.ledger_url
+        if self.role == ALL:
+            require_ledger(url, Archive(self.settings.archive_dir))
+            require_not_newer(url)
+        else:
+            require_revision(url)
 
     def _start_all(self) -> None:
         if any(child.role == "listener" for child in self._children):

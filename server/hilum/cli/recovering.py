@@ -1,0 +1,34 @@
+"""Objects that the ledger does not know."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hilum.cli.frame import Config, app, explained, migrated_settings
+
+
+@app.command()
+def recover(
+    config: Config = None, yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this they are only counted.")] = False
+) -> None:
+    """Take objects of the archive that no row names: those that came after the backup whose ledger was restored (docs/operations.md).
+
+    They are read and reported as what has just come, also while the server runs. Safe to repeat. Exit status 1: there are some, and they
+    were only counted; or the ledger refuses some, which go to quarantine.
+    """
+    settings = migrated_settings(config)
+    from hilum import telemetry  # noqa: PLC0415 - imports what other commands do not need
+    from hilum.wiring.recovering import orphans_of, recover_orphans  # noqa: PLC0415 - the same
+
+    telemetry.configure_logging("error", settings.log.format, "recover")
+    with explained():
+        files = orphans_of(settings)
+        if not yes:
+            print(f"{len(files)} objects have no row{': give --yes to take them' if files else ''}")
+            raise typer.Exit(1 if files else 0)
+        outcomes = recover_orphans(settings, files)
+    said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+    print(f"{len(files)} objects had no row{f': {said}' if said else ''}")
+    raise typer.Exit(1 if outcomes.total() < len(files) else 0)
