@@ -42,7 +42,7 @@ from hilum.domain import (
 )
 from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
 from hilum.settings import Pipeline
-from hilum.store.database import AWAY, words_of
+from hilum.store.database import AWAY, DAMAGED, is_damaged, words_of
 from hilum.store.doorbell import Bell
 from hilum.store.handing_on import Heir
 from hilum.store.ledger import Ledger
@@ -107,6 +107,7 @@ class StageLoop:
         self._holds_lapsed = self._is_claiming = False
         self._wants_room = False  # more could be claimed as soon as an item ends
         self._decided: list[tuple[Job, Advance]] = []
+        self.problem = ""  # what a bug, or a damaged ledger, keeps from being written, until something is written again
         self._wake, self._stopping = asyncio.Event(), False
         # One thread: the ledger's transactions of one loop are in order, and SQLite has one writer anyway.
         self._ledger_thread = ThreadPoolExecutor(1, thread_name_prefix=f"{stage.name}-ledger")
@@ -188,6 +189,8 @@ class StageLoop:
         if self._wants_room:
             self._wake.set()
         if not task.cancelled() and (error := task.exception()) is not None:
+            words = DAMAGED if is_damaged(error) else f"unexpected {type(error).__name__}; see the log"
+            self.problem = f"{self._stage.name}: {words}"
             log.error("stage_loop_bug", stage=self._stage.name, exc_info=error)
 
     async def _wait(self, seconds: float) -> bool:
@@ -273,6 +276,7 @@ class StageLoop:
         try:
             answer = await self._in_ledger_thread(lambda: self._insist(write))
             written, jobs = ([], []) if answer is None else answer
+            self.problem = ""
         finally:
             for name, heir in heirs.items():
                 self._heirs[name].inherit([job for job in jobs if _destination_of(job) == name], heir)

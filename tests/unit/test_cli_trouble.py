@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,28 @@ def test_a_backup_to_a_full_disk_says_so(free: int, said: str, state: Path, stre
         fill_to(disk, free)
         done = hilum(state, "backup", disk / "backup")
     assert (done.returncode, said in done.stderr) == (1, True), done.stderr
+
+
+def damage(ledger: Path, what: str) -> None:
+    """The header, or the root page of a table."""
+    with closing(sqlite3.connect(ledger)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+        row = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (what,)).fetchone()
+    with ledger.open("r+b") as file:
+        file.seek((row[0] - 1) * size if row else 0)
+        file.write(b"\xff" * 64)
+
+
+@pytest.mark.parametrize("what", ["header", "delivery"])
+def test_a_damaged_ledger_is_named_without_a_traceback(what: str, state: Path) -> None:
+    said = "the ledger is damaged"
+    damage(state / "ledger.sqlite", what)
+    done = hilum(state, "backup", state.parent / "copy")
+    assert (done.returncode, done.stderr.startswith(f"hilum: ledger: {said}. Stop `hilum serve`, and restore")) == (2, True), done.stderr
+    checked = hilum(state, "check")
+    name = "ledger" if what == "header" else "ledger file"
+    assert f"PROBLEM {name}: {said}\n        -> Stop" in checked.stdout, checked.stdout + checked.stderr
 
 
 @pytest.mark.parametrize(

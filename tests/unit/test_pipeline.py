@@ -22,6 +22,7 @@ from hilum.store import schema
 from hilum.store.database import sync_of
 from hilum.store.ledger import Arrival, Ledger
 from hilum.store.migrate import migrate
+from hilum.wiring.serving import readiness_of
 
 FAST = Pipeline(backoff_seconds=0.01, maximum_backoff_seconds=0.02, maximum_attempts=3, poll_seconds=0.2)
 
@@ -73,6 +74,29 @@ def test_all_items_are_done_once(ledger: Ledger) -> None:
     fill(ledger, 120)
     run_until(ledger, handle, lambda: all(state == "analysed" for state, _ in states(ledger)))
     assert len(seen) == len(set(seen)) == 120
+
+
+def test_a_loop_that_cannot_write_says_so_until_it_can(ledger: Ledger) -> None:
+    async def handle(job: Job) -> Advance:
+        assert isinstance(job, ReadingJob)
+        return Advance(ReadingState.ANALYSED, {"logits": {0.0}}) if job.instance.sop_instance_uid == "1.2.0" else await analysed(job)
+
+    async def serve(loop: StageLoop, is_done: Callable[[], bool]) -> None:
+        task, end = asyncio.create_task(loop.run()), time.monotonic() + 60
+        while not is_done() and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        loop.stop()
+        await task
+
+    fill(ledger, 1)
+    loop = StageLoop(STAGES["analyse"], ledger, FAST, "test", handle)
+    asyncio.run(serve(loop, lambda: not readiness_of([loop])[0]))
+    assert readiness_of([loop]) == (False, "analyse: unexpected StatementError; see the log")
+    fill(ledger, 2)
+    again = StageLoop(STAGES["analyse"], ledger, FAST, "test", handle)
+    again.problem = loop.problem
+    asyncio.run(serve(again, lambda: states(ledger)[-1][0] == "analysed"))
+    assert readiness_of([again]) == (True, "")
 
 
 def test_held_items_are_bounded(ledger: Ledger) -> None:

@@ -53,11 +53,20 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def settings_explained() -> Iterator[None]:
-    """Every problem of the settings on its own line, exit status 2. Alone for a server: all else belongs into its log, with a traceback."""
+    """Every problem of the settings on its own line, or that the ledger is damaged; exit status 2.
+
+    Alone for a server: all else belongs into its log, with a traceback.
+    """
     try:
         yield
     except ConfigurationError as error:
         raise _ended(2, *error.problems) from error
+    except _of_file() as error:
+        from hilum.store.database import DAMAGED, RESTORE, is_damaged  # noqa: PLC0415 - as in `_of_file`
+
+        if not is_damaged(error):
+            raise
+        raise _ended(2, f"ledger: {DAMAGED}. {RESTORE}") from error
 
 
 @contextmanager
@@ -103,6 +112,12 @@ def _of_database() -> tuple[type[Exception], ...]:
     from hilum.store.database import AWAY  # noqa: PLC0415 - as said
 
     return *AWAY, sqlite3.OperationalError
+
+
+def _of_file() -> tuple[type[Exception], ...]:
+    """Of a ledger's file, damaged or not. Whoever has not loaded SQLAlchemy has asked nothing of a ledger."""
+    loaded = sys.modules.get("sqlalchemy.exc")
+    return (sqlite3.DatabaseError,) if loaded is None else (sqlite3.DatabaseError, loaded.DatabaseError)
 
 
 def _words(error: Exception) -> str:

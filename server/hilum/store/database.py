@@ -18,6 +18,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 AWAY: Final = (OperationalError, InterfaceError, PoolTimeoutError)
 """What says that the database does not answer for now. Others say that we ask wrongly (of SQLite some of those are among these)."""
 
+DAMAGED: Final = "the ledger is damaged"
+RESTORE: Final = "Stop `hilum serve`, and restore the last backup into a new folder (docs/operations.md)."
+_DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _BUSY_TIMEOUT_MS = 30_000
 _CONNECT_TIMEOUT_SECONDS = 5
 _POOL_TIMEOUT_SECONDS = 10
@@ -60,6 +63,12 @@ def place_of_ledger(url: str) -> str:
 def words_of(error: SQLAlchemyError) -> str:
     """What the database says, without our statement."""
     return str(getattr(error, "orig", None) or error)
+
+
+def is_damaged(error: BaseException) -> bool:
+    """Whether SQLite says that the ledger's file is no database, or malformed. Its own words may repeat what is stored."""
+    found = getattr(error, "orig", None) or error
+    return isinstance(found, sqlite3.DatabaseError) and getattr(found, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
 
 
 def sync_of(url: str) -> Callable[[], None]:

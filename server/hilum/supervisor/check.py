@@ -6,7 +6,10 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from sqlalchemy.exc import DatabaseError
+
 from hilum.errors import ConfigurationError
+from hilum.store.database import DAMAGED, RESTORE, is_damaged
 
 _CONNECT_SECONDS = 3.0
 AS_SERVER = "Do this as the user of the server, as in `sudo -u hilum hilum check`"
@@ -37,6 +40,10 @@ def unless_refused(name: str, checks: Iterator[Check]) -> Iterator[Check]:
         yield from checks
     except ConfigurationError as error:
         yield Check(name, ok=False, detail="; ".join(error.problems))
+    except DatabaseError as error:
+        if not is_damaged(error):
+            raise
+        yield Check(name, ok=False, detail=DAMAGED, advice=RESTORE)
     except OSError as error:
         advice = f"{AS_SERVER}, or let this user look there." if isinstance(error, PermissionError) else "See what is wrong there."
         yield Check(

@@ -24,6 +24,7 @@ from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
 from hilum.supervisor.check_access import access
 from hilum.supervisor.check_archive import archive_checks
 from hilum.supervisor.check_hosts import clock, waiting
+from hilum.supervisor.check_ledger import ledger_file
 from hilum.supervisor.check_peers import authority, certificate, gone, peers
 from hilum.triton.runtime import preflight
 from hilum.wiring.releases import active_releases
@@ -39,6 +40,9 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield from unless_refused("access", access(settings))
     yield from (ledger := list(unless_refused("ledger", _ledger(settings))))
     if all(check.ok for check in ledger):
+        if not _is_new(settings.ledger_url):
+            yield from (file := list(unless_refused("ledger file", ledger_file(settings))))
+            ledger += file
         yield from unless_refused("archive", archive_checks(settings))
     yield from unless_refused("unindexed", waiting(settings))
     yield from _dicom_ports(settings.receive)

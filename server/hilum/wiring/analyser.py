@@ -58,7 +58,7 @@ async def _analyse(charge: Charge, settings: Settings, ledger: Ledger, stopping:
     )
     await fleet.begin(analyser)
     loop = StageLoop(STAGES["analyse"], ledger, settings.pipeline, owner, _unless_away(gateway, analyser.handle), has_room=gateway.has_room)
-    with Heartbeat(ledger, "analyser", lambda: _readiness(fleet, gateway)):
+    with Heartbeat(ledger, "analyser", lambda: _readiness(fleet, gateway, loop)):
         warn_of_slow_resizes()
         await pool.start()
         await serve([loop], stopping, [analyser.serve_batches(), fleet.run(analyser)])
@@ -84,8 +84,10 @@ def _unless_away(gateway: Endpoints, handle: Handler) -> Handler:
     return handle_served
 
 
-def _readiness(fleet: Fleet, gateway: Endpoints) -> tuple[bool, str]:
+def _readiness(fleet: Fleet, gateway: Endpoints, loop: StageLoop) -> tuple[bool, str]:
     """Whether every release that is waited for gave its known answer at a Triton that is there now, and what is wrong where not."""
+    if loop.problem:
+        return False, loop.problem
     is_ready, problem = fleet.readiness()
     problems = dict.fromkeys(item for item in (problem, *gateway.problems()) if item)
     return is_ready and gateway.has_room(), "; ".join(problems)[:500]

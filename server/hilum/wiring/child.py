@@ -12,9 +12,12 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 
+from sqlalchemy.exc import DatabaseError
+
 from hilum import telemetry, tracing
 from hilum.errors import ConfigurationError
 from hilum.settings import Settings, restore
+from hilum.store.database import RESTORE, is_damaged
 from hilum.store.ledger import Ledger
 from hilum.store.revision import require_revision
 from hilum.wiring.charge import Charge, die_with_parent, process_name
@@ -56,6 +59,11 @@ def main() -> int:
     except ConfigurationError as error:
         for problem in error.problems:
             log.error("cannot_start", problem=problem)
+        return 2
+    except DatabaseError as error:
+        if not is_damaged(error):
+            raise
+        log.error("ledger_damaged", advice=RESTORE)
         return 2
     return 0
 

@@ -45,7 +45,7 @@ from hilum.wiring.lanes import knows_sender, lanes_of
 from hilum.wiring.releases import Catalogue
 from hilum.wiring.report_builder import ReportBuilder
 from hilum.wiring.report_pool import ReportPool
-from hilum.wiring.serving import run_async, serve
+from hilum.wiring.serving import readiness_of, run_async, serve
 
 log = telemetry.logger("wiring")
 
@@ -65,8 +65,9 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
     def lane(name: str, delivering: DeliverHandler) -> StageLoop:
         return StageLoop(STAGES["deliver"], ledger, settings.pipeline, owner, delivering.handle, name, has_room=delivering.has_room)
 
+    loops: list[StageLoop] = []
     with (
-        Heartbeat(ledger, "dispatcher"),
+        Heartbeat(ledger, "dispatcher", lambda: readiness_of(loops)),
         ReportPool(settings.pipeline.report_processes) as reports,
         contextlib.ExitStack() as lanes,
     ):
@@ -78,7 +79,7 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
         ]
         # From the quiet period's end to the PACS in one process, where it has places: what it has decided goes on without a claim.
         report = loop("report", reporting.handle, *delivering)
-        loops = [
+        loops += [
             loop("assemble", AssembleHandler(releases, ledger).handle, report),
             loop("compare", CompareHandler(releases, ledger.namespace).handle),
             report,

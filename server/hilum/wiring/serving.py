@@ -24,6 +24,12 @@ def run_async(stop: threading.Event, scenario: Callable[[asyncio.Event], Corouti
     asyncio.run(run())
 
 
+def readiness_of(loops: Iterable[StageLoop]) -> tuple[bool, str]:
+    """Whether all can write what they decide, and what is wrong where not; for a heartbeat."""
+    problems = "; ".join(loop.problem for loop in loops if loop.problem)
+    return not problems, problems[:500]
+
+
 async def serve(loops: list[StageLoop], stopping: asyncio.Event, background: Iterable[Coroutine[Any, Any, None]] = ()) -> None:
     """Run stage loops until asked to stop, then let each finish what it holds.
 
