@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -10,7 +11,7 @@ from hilum.analyse.worker import Answer, NotReady, Prepare, Request
 
 
 def load_breaking() -> Prepare:
-    """Ends by SIGSEGV, hangs, sleeps a little or has a bug, as the file is called; else answers with its process id."""
+    """Ends by SIGSEGV, hangs, sleeps a little, has a bug or cannot read, as the file is called; else answers with its process id."""
     return _answer
 
 
@@ -29,4 +30,8 @@ def _answer(request: Request) -> Answer:
             time.sleep(0.5)
         case "bug":
             raise LookupError("no codec for Doe^Jane")
+        case "closed":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        case "bad_block":
+            raise OSError(errno.EIO, "Input/output error")
     return dict.fromkeys(request.input_specs, NotReady("undecodable", str(os.getpid())))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+import pytest
 
 from hilum.analyse.analyser import Analyser
 from hilum.analyse.decode_pool import DecodePool
 from hilum.domain import Instance, Job, Lane, Lease, ReadingJob, Release
-from hilum.errors import NotAnalysed
+from hilum.errors import NotAnalysed, Retry
 from hilum.settings import Analyse
 from tests.support.codecs import load_breaking
 
@@ -24,7 +27,13 @@ def release(name: str) -> Release:
     )
 
 
-def with_analyser(scenario: Callable[[Analyser], Awaitable[list[NotAnalysed]]]) -> list[NotAnalysed]:
+def there(_: Instance) -> Path:
+    return Path("good.dcm")
+
+
+def with_analyser(
+    scenario: Callable[[Analyser], Awaitable[list[NotAnalysed]]], find: Callable[[Instance], Path] = there
+) -> list[NotAnalysed]:
     """A decode process says `undecodable`, and its id, for every image."""
 
     async def run() -> list[NotAnalysed]:
@@ -32,7 +41,7 @@ def with_analyser(scenario: Callable[[Analyser], Awaitable[list[NotAnalysed]]]) 
         await pool.start()
         try:
             releases = {f"{name}@1": release(name) for name in NAMES}
-            return await scenario(Analyser(Analyse(), releases, None, pool, lambda _: Path("good.dcm")))  # type: ignore[arg-type]
+            return await scenario(Analyser(Analyse(), releases, None, pool, find))  # type: ignore[arg-type]
         finally:
             await pool.stop()
 
@@ -73,3 +82,16 @@ def test_a_release_that_goes_before_the_decoding_starts() -> None:
         return list(await asyncio.gather(*tasks))
 
     assert [error.reason for error in with_analyser(scenario)] == ["undecodable"] * 3
+
+
+def test_an_archive_that_may_not_be_looked_into_is_an_outage() -> None:
+    def closed(_: Instance) -> Path:
+        raise PermissionError(errno.EACCES, "Permission denied", "ab/cd/name.dcm")
+
+    async def scenario(analyser: Analyser) -> list[NotAnalysed]:
+        with pytest.raises(Retry, match="the stored file cannot be read: Permission denied") as later:
+            await ended(analyser, NAMES[0])
+        assert later.value.is_outage
+        return []
+
+    with_analyser(scenario, closed)

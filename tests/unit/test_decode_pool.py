@@ -60,6 +60,18 @@ def test_a_broken_decode_costs_one_process_and_the_next_image_is_served(name: st
     with_pool(scenario, seconds=4.0)
 
 
+@pytest.mark.parametrize(("name", "is_outage"), [("closed", True), ("bad_block", False)])
+def test_a_file_that_cannot_be_read_costs_no_process(name: str, *, is_outage: bool) -> None:
+    async def scenario(pool: DecodePool) -> None:
+        before = await pid_of(pool)
+        with pytest.raises(Retry, match=r"the stored file cannot be read: (Permission denied|Input/output error)") as later:
+            await pool.ask(request(name))
+        assert later.value.is_outage == is_outage
+        assert await pid_of(pool) == before
+
+    with_pool(scenario)
+
+
 def test_neighbours_are_unaffected() -> None:
     async def scenario(pool: DecodePool) -> None:
         before = {await pid_of(pool), await pid_of(pool)}

@@ -16,6 +16,7 @@ import numpy as np
 from hilum import telemetry, tracing
 from hilum.analyse.batcher import Batcher, Gateway, Inferred
 from hilum.analyse.decode_pool import DecodePool
+from hilum.analyse.unread import not_read
 from hilum.analyse.worker import Answer, NotReady, Ready, Request
 from hilum.domain import Advance, Instance, Job, ReadingJob, ReadingState, Reason, Release
 from hilum.errors import NotAnalysed, Retry
@@ -32,7 +33,7 @@ async def _not_configured(job: ReadingJob) -> NotAnalysed:
 
 
 class Analyser:
-    """Handles claimed readings. `find` gives the file of an instance, or raises FileNotFoundError.
+    """Handles claimed readings. `find` gives the file of an instance, or raises OSError.
 
     `explain` says what becomes of a reading by a release that is not here. Releases come and go while it serves.
     """
@@ -120,6 +121,8 @@ class Analyser:
             path = self._find(instance)
         except FileNotFoundError:
             return dict.fromkeys(specs, NotReady(Reason.INSTANCE_MISSING, _why_missing(instance)))
+        except OSError as error:
+            raise not_read(error.errno or 0) from error
         answer = await self._pool.ask(_request(path, specs, self._settings, self._guard))
         first = next((item for item in answer.values() if isinstance(item, Ready)), None)
         if first is not None:

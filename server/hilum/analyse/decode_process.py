@@ -13,7 +13,8 @@ from multiprocessing.reduction import send_handle
 from hilum import telemetry
 from hilum.analyse.pipe import Pipe
 from hilum.analyse.slots import SlotMemory
-from hilum.analyse.worker import Answer, Broken, Checked, Decoded, Prepare, Request, Slotted, SpecCheck, load, serve
+from hilum.analyse.unread import not_read
+from hilum.analyse.worker import Answer, Broken, Checked, Decoded, Prepare, Request, Slotted, SpecCheck, Unread, load, serve
 from hilum.errors import Retry, WorkerDied
 
 _SPAWN = multiprocessing.get_context("spawn")  # fork after torch's threads have started can deadlock
@@ -55,19 +56,21 @@ class DecodeProcess:
         return ours
 
     async def ask(self, request: Request | SpecCheck, seconds: float) -> Answer | Decoded | Checked | Slotted:
-        """Raises WorkerDied if the process crashes or takes longer than `seconds`; it is gone then."""
+        """Raises WorkerDied if the process crashes or takes longer than `seconds`; it is gone then. Retry: the file is not read."""
         if self._pipe is None or self._process is None or not self._process.is_alive():
             # It may have died idle, which is no fault of this image.
             await self._end()
             await self.start()
         assert self._pipe is not None
         try:
-            answer: Answer | Decoded | Checked | Slotted | Broken = await self._pipe.ask(request, seconds)
+            answer: Answer | Decoded | Checked | Slotted | Broken | Unread = await self._pipe.ask(request, seconds)
         except EOFError:
             why = await asyncio.get_running_loop().run_in_executor(self._threads, self._how_it_ended)
         except TimeoutError:
             why = f"took longer than {seconds:g} s"
         else:
+            if isinstance(answer, Unread):
+                raise not_read(answer.number)
             if not isinstance(answer, Broken):
                 return answer
             why = f"had an error of its own\n{answer.where}"

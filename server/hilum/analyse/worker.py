@@ -82,6 +82,13 @@ class Broken:
     where: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The file system did not let the file be read: its errno."""
+
+    number: int
+
+
 Answer = dict[str, Ready | NotReady]
 
 
@@ -155,7 +162,13 @@ def serve(connection: Connection, load_codecs: Callable[[], Prepare]) -> None:
 
 
 def _answer(request: Request | SpecCheck, prepare: Prepare, connection: Connection, slots: SlotMemory) -> None:
-    answer = prepare(request)
+    try:
+        answer = prepare(request)
+    except OSError as error:
+        if error.errno is None:
+            raise
+        connection.send(Unread(error.errno))
+        return
     if isinstance(request, SpecCheck) or isinstance(answer, Checked):
         connection.send(answer)
         return
