@@ -23,7 +23,7 @@ from hilum.store.archive import Archive
 from hilum.store.database import open_engine
 from hilum.store.ledger import Ledger
 from hilum.store.revision import REVISION
-from hilum.supervisor.check_access import access
+from hilum.supervisor.check_access import access, usable
 from load_tests import phantom
 from tests.support.disks import fill_to, small_disk
 from tests.support.ledgers import migrated_sqlite
@@ -109,6 +109,41 @@ def test_what_is_made_is_closed_to_other_accounts_and_check_says_what_is_not(clo
     state.chmod(0o711)
     (found,) = access(settings)
     assert (found.ok, found.advice) == (False, f"They hold patient data: chmod o= {ledger}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may write everywhere")
+def test_root_leaves_nothing_to_a_server_that_is_somebody_else(closed: Path) -> None:
+    image, archive = closed.parent / "image.dcm", closed / "archive"
+    phantom.save(phantom.make_instance(seed=3, rows=16, columns=16), image)
+    for path in (closed, closed / "ledger.sqlite", image):
+        os.chown(path, NOBODY, NOBODY)
+    for command in (("ingest", image), ("conflicts", "keep", "1")):
+        refused = hilum(closed, *command)
+        assert (refused.returncode, "sudo -u nobody hilum" in refused.stderr) == (2, True), refused.stderr
+    assert not archive.exists()
+    assert "1 stored" in hilum(closed, "ingest", image, user=NOBODY).stdout
+    assert "1 known" in hilum(closed, "ingest", image, user=NOBODY).stdout
+    (closed / "ledger.sqlite").unlink()
+    assert hilum(closed, "migrate").returncode == 2, "the folder stands for what is not there yet"
+
+
+def test_check_says_what_another_user_has_left_in_the_archive(closed: Path) -> None:
+    settings, left = Settings(site=Site(state_dir=closed)), closed / "archive" / "13"
+    (closed / "archive" / "locks").mkdir(parents=True)
+    (left / "37").mkdir(parents=True)
+    (left / "37" / "name.dcm").write_bytes(b"pixels")
+    closed.chmod(0o700)
+    assert [check.ok for check in usable(settings)] == [True]
+    if os.geteuid() == 0:
+        os.chown(closed / "ledger.sqlite", NOBODY, NOBODY)
+        for path in (closed / "archive", closed / "archive" / "locks"):
+            os.chown(path, NOBODY, NOBODY)
+    else:
+        left.chmod(0)
+    (found,) = usable(settings)
+    left.chmod(0o700)
+    assert (found.ok, f"such as {left}" in found.detail) == (False, True)
+    assert found.advice.endswith(f"chown -R --reference={closed / 'ledger.sqlite'} {closed / 'ledger.sqlite'} {closed / 'archive'}")
 
 
 def test_migrate_by_a_stranger_says_who_has_to_run_it(closed: Path) -> None:

@@ -88,7 +88,10 @@ def _decide(config: Path | None, decide: Callable[[Decisions], dict[str, Any] | 
     from hilum.api.operation_answers import ConflictAnswer, RejectedAnswer  # noqa: PLC0415 - the same answers as REST gives
     from hilum.store.decisions import CannotResolve  # noqa: PLC0415 - imports the ledger
     from hilum.wiring.deciding import open_decisions  # noqa: PLC0415 - the same
+    from hilum.wiring.same_user import require_same_user  # noqa: PLC0415 - the same
 
+    with explained():
+        require_same_user(settings)  # it may move files
     with explained(), closing(open_decisions(settings)) as decisions:
         try:
             found = decide(decisions)

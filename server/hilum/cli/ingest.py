@@ -48,7 +48,10 @@ def ingest(
     from hilum.domain import Lane  # noqa: PLC0415 - the same
     from hilum.receive.folder import IN_CONFLICT, Fate  # noqa: PLC0415 - the same
     from hilum.wiring import ingesting  # noqa: PLC0415 - the same
+    from hilum.wiring.same_user import require_same_user  # noqa: PLC0415 - the same
 
+    with explained():
+        require_same_user(settings)
     telemetry.configure_logging("error", settings.log.format, "ingest")
     origin = ingesting.Origin(calling, to, None if lane == "route" else Lane[lane.upper()])
     began = time.monotonic()

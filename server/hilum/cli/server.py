@@ -68,9 +68,11 @@ def migrate(config: Config = None) -> None:
     from hilum.store.database import place_of_ledger  # noqa: PLC0415 - the same
     from hilum.store.matching import require_ledger  # noqa: PLC0415 - the same
     from hilum.store.revision import current_revision  # noqa: PLC0415 - the same
+    from hilum.wiring.same_user import require_same_user  # noqa: PLC0415 - the same
     from hilum.wiring.upgrading import migrate_at_rest  # noqa: PLC0415 - the same
 
     with explained():
+        require_same_user(settings)
         require_ledger(settings.ledger_url, Archive(settings.archive_dir))
         make_state_folder(settings)
         is_new = current_revision(settings.ledger_url) is None

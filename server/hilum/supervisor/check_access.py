@@ -1,25 +1,27 @@
-"""Who else on this machine may read what is kept: headers, pixels and reports are patient data."""
+"""Who may use what is kept: the server's user all of it, and nobody else on this machine, as it is patient data."""
 
 from __future__ import annotations
 
+import itertools
+import os
 import shlex
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy.engine import make_url
-
 from hilum.settings import Settings
-from hilum.supervisor.check import Check
+from hilum.supervisor.check import AS_SERVER, Check
+from hilum.wiring.same_user import ledger_files
 from hilum.wiring.watching import LISTS_FOLDER
 
-_LOGS: Final = ("", "-wal", "-shm")
+_LOOKED_AT: Final = 20_000  # of an archive of millions: the newest, within a second
+_FOLDER: Final = os.R_OK | os.W_OK | os.X_OK
 
 
 def access(settings: Settings) -> Iterator[Check]:
     """Of the ledger's files, the archive and the lists of a watched folder. Other accounts need none of them."""
-    kept = [*_ledger_files(settings.ledger_url), settings.archive_dir, settings.site.state_dir / LISTS_FOLDER]
+    kept = [*ledger_files(settings.ledger_url), settings.archive_dir, settings.site.state_dir / LISTS_FOLDER]
     open_to_others = [path for path in kept if path.exists() and _is_open(path.resolve())]
     if open_to_others:
         named = " ".join(shlex.quote(str(path)) for path in open_to_others)
@@ -29,14 +31,67 @@ def access(settings: Settings) -> Iterator[Check]:
         yield Check("access", ok=True, detail="ledger and archive are closed to other accounts")
 
 
-def _ledger_files(url: str) -> list[Path]:
-    parsed = make_url(url)
-    if parsed.get_backend_name() != "sqlite":
-        return []
-    return [Path(f"{parsed.database}{end}") for end in _LOGS]
-
-
 def _is_open(path: Path) -> bool:
     """To those who are neither its owner nor of its group. A folder that they may enter is open: names in it can be guessed."""
     enters = all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)
     return enters and bool(path.stat().st_mode & stat.S_IRWXO)
+
+
+def usable(settings: Settings) -> Iterator[Check]:
+    """Whether this user can work with the ledger's files and the archive, or another one, as root has, has left something there."""
+    files, archive = [path for path in ledger_files(settings.ledger_url) if path.exists()], settings.archive_dir
+    owner = (files[0] if files else settings.site.state_dir).stat().st_uid if settings.site.state_dir.exists() else os.geteuid()
+    looked_at = itertools.chain(((file, os.R_OK | os.W_OK) for file in files), _kept(archive))
+    others = [path for path, wanted in itertools.islice(looked_at, _LOOKED_AT) if not _is_usable(path, wanted, owner)]
+    if not others:
+        yield Check("files", ok=True, detail="ledger and archive are this user's to read and write")
+        return
+    reference, places = files[0] if files else settings.site.state_dir, [path for path in (*files, archive) if path.exists()]
+    mend = f"chown -R --reference={' '.join(shlex.quote(str(path.resolve())) for path in (reference, *places))}"
+    if os.geteuid() == 0:
+        whose, advice = "were left by root to a server that is another user", mend
+    else:
+        whose, advice = "are not this user's to read and write", f"{AS_SERVER}; if it says the same, then as root: {mend}"
+    yield Check("files", ok=False, detail=f"{len(others)} files or folders {whose}, such as {others[0]}", advice=advice)
+
+
+def _is_usable(path: Path, wanted: int, owner: int) -> bool:
+    """For this user; where that is root, who may everything, whether it has not been left by root to a server that is not."""
+    try:
+        return os.access(path, wanted) if os.geteuid() else path.stat().st_uid != 0 or owner == 0
+    except FileNotFoundError:  # it was moved, as files are
+        return True
+
+
+def _kept(archive: Path) -> Iterator[tuple[Path, int]]:
+    """Folders and files of the archive, and what a server has to be able to do there; first what is used by all, then the newest."""
+    if not archive.exists():
+        return
+    yield archive, _FOLDER
+    below = _newest_first(archive)
+    for folder in sorted(below, key=lambda path: path.name not in {"locks", "unindexed"}):
+        yield from _with_contents(folder)
+
+
+def _with_contents(folder: Path) -> Iterator[tuple[Path, int]]:
+    yield folder, _FOLDER
+    for path in _newest_first(folder):
+        if path.is_dir():
+            yield from _with_contents(path)
+        else:
+            yield path, os.R_OK | (os.W_OK if path.suffix == ".lock" else 0)
+
+
+def _newest_first(folder: Path) -> list[Path]:
+    """What is in a folder; nothing of one that may not be looked into, which is said of the folder itself."""
+    try:
+        return [Path(entry.path) for entry in sorted(os.scandir(folder), key=_changed_at, reverse=True)]
+    except OSError:
+        return []
+
+
+def _changed_at(entry: os.DirEntry[str]) -> float:
+    try:
+        return entry.stat(follow_symlinks=False).st_mtime
+    except OSError:  # it was moved, as files are
+        return 0.0

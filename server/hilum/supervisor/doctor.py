@@ -21,7 +21,7 @@ from hilum.store.revision import ADVICE_IF_NEWER, REVISION, current_revision, is
 from hilum.store.rollouts import CannotRollOut, Rollouts
 from hilum.store.views import LedgerViews
 from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
-from hilum.supervisor.check_access import access
+from hilum.supervisor.check_access import access, usable
 from hilum.supervisor.check_archive import archive_checks
 from hilum.supervisor.check_hosts import clock, waiting
 from hilum.supervisor.check_ledger import ledger_file
@@ -38,6 +38,7 @@ def examine(settings: Settings) -> Iterator[Check]:
     yield Check("settings", ok=True, detail="valid")
     yield from unless_refused("state folder", _state_folder(settings))
     yield from unless_refused("access", access(settings))
+    yield from unless_refused("files", usable(settings))
     yield from (ledger := list(unless_refused("ledger", _ledger(settings))))
     if all(check.ok for check in ledger):
         if not _is_new(settings.ledger_url):
