@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from sqlalchemy import QueuePool, create_engine, make_url, text
+from sqlalchemy import Engine, QueuePool, create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from hilum.store.database import AWAY, open_engine, words_of
+from hilum.store.database import AWAY, open_engine, open_reader, words_of
 from tests.support.ledgers import migrated_postgres
 
 
@@ -48,6 +49,47 @@ def test_a_server_that_is_not_there_is_away(url: str, tmp_path: Path) -> None:
     error = failure(engine.connect)
     assert isinstance(error, AWAY)
     assert "No such file or directory" in words_of(error)
+
+
+def test_a_server_that_only_reads_for_now_is_away(url: str) -> None:
+    """As a standby before it is promoted. Sessions keep what they were begun with: the next one has to be another."""
+    engine, reader = open_engine(url), open_reader(url)
+
+    def write(to: Engine) -> None:
+        with to.begin() as connection:
+            connection.execute(text("INSERT INTO installation VALUES ('a', 'b')"))
+
+    _set(url, "default_transaction_read_only = on")
+    error = failure(lambda: write(engine))
+    assert isinstance(error, AWAY)
+    assert words_of(error) == "cannot execute INSERT in a read-only transaction"
+    _set(url, "default_transaction_read_only = off")
+    write(engine)
+    assert not isinstance(failure(lambda: write(reader)), AWAY), "it only reads because we said so"
+    engine.dispose()
+    reader.dispose()
+
+
+def test_a_server_that_ends_a_session_as_idle_is_away(url: str) -> None:
+    _set(url, "idle_in_transaction_session_timeout = 10")
+    engine = open_engine(url)
+
+    def dawdle() -> None:
+        with engine.begin() as connection:
+            connection.execute(text("SELECT 1"))
+            assert select.select([connection.connection.fileno()], [], [], 30)[0], "it has ended"  # type: ignore[attr-defined]
+            connection.execute(text("SELECT 1"))
+
+    assert isinstance(failure(dawdle), AWAY)
+    engine.dispose()
+
+
+def _set(url: str, said: str) -> None:
+    """For the sessions that begin from now on."""
+    engine = create_engine(make_url(url).set(database="postgres"))
+    with engine.begin() as connection:
+        connection.execute(text(f"ALTER DATABASE {make_url(url).database} SET {said}"))
+    engine.dispose()
 
 
 def test_a_lock_that_nobody_gives_free_is_away(url: str) -> None:

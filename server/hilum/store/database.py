@@ -6,12 +6,12 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import ExceptionContext, make_url
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -21,6 +21,10 @@ AWAY: Final = (OperationalError, InterfaceError, PoolTimeoutError)
 DAMAGED: Final = "the ledger is damaged"
 RESTORE: Final = "Stop `hilum serve`, and restore the last backup into a new folder (docs/operations.md)."
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+# SQLSTATEs that psycopg files under its InternalError, with those of bugs. The first one: a standby that is not promoted yet, or a server
+# whose disk its keeper has found full. The others: a session that the server has ended because it was idle in a transaction, or too long.
+_IS_READ_ONLY = "25006"
+_AWAY_STATES: Final = frozenset({_IS_READ_ONLY, "25P03", "25P04"})
 _BUSY_TIMEOUT_MS = 30_000
 _CONNECT_TIMEOUT_SECONDS = 5
 _POOL_TIMEOUT_SECONDS = 10
@@ -36,7 +40,10 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
     # Parameters hold whole headers, thus patient data: an error's text must not repeat them (promise 10).
     options: dict[str, Any] = {"hide_parameters": True, "pool_timeout": _POOL_TIMEOUT_SECONDS}
     if make_url(url).get_backend_name() != "sqlite":
-        return create_engine(url, pool_pre_ping=True, pool_size=4, connect_args={"connect_timeout": _CONNECT_TIMEOUT_SECONDS}, **options)
+        engine = create_engine(url, pool_pre_ping=True, pool_size=4, connect_args={"connect_timeout": _CONNECT_TIMEOUT_SECONDS}, **options)
+        # Of a transaction that we have made read-only, such an answer to a write is a bug of ours.
+        event.listen(engine, "handle_error", _call_away(_AWAY_STATES - {_IS_READ_ONLY} if read_only else _AWAY_STATES))
+        return engine
     engine = create_engine(url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000, "check_same_thread": False}, **options)
     event.listen(engine, "connect", _configure_sqlite("FULL" if is_synced else "NORMAL"))
     event.listen(engine, "begin", _begin_read if read_only else _begin_write)
@@ -108,6 +115,19 @@ def open_reader(url: str) -> Engine:
         event.listen(engine, "connect", lambda connection, _record: connection.execute("PRAGMA query_only = ON"))
         return engine
     return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def _call_away(states: Collection[str]) -> Callable[[ExceptionContext], OperationalError | None]:
+    """What makes an OperationalError of these SQLSTATEs, and lets the pool connect anew: to the server that can write by then."""
+
+    def call_away(context: ExceptionContext) -> OperationalError | None:
+        error = context.original_exception
+        if getattr(error, "sqlstate", None) not in states:
+            return None
+        context.is_disconnect = True
+        return OperationalError(context.statement, None, error, hide_parameters=True, connection_invalidated=True)
+
+    return call_away
 
 
 def _configure_sqlite(synchronous: str) -> Callable[[sqlite3.Connection, object], None]:

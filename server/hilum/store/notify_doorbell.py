@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import weakref
 from collections.abc import Iterable
+from typing import Final
 
 import psycopg
 from sqlalchemy import Connection, text
 
 from hilum.store.doorbell import Bell
+
+# The second one holds what a standby says to LISTEN before it is promoted.
+_AWAY: Final = (psycopg.OperationalError, psycopg.InternalError)
 
 
 class NotifyDoorbell:
@@ -41,7 +46,8 @@ class _NotifyBell:
         self._connection: psycopg.Connection | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
         weakref.finalize(self, os.close, self._wake).atexit = False  # not in `close`: another thread may wait for it
-        self._connect()
+        with contextlib.suppress(*_AWAY):
+            self._connect()
 
     @property
     def descriptor(self) -> int | None:
@@ -49,8 +55,13 @@ class _NotifyBell:
 
     def _connect(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self._conninfo, autocommit=True)
-            self._connection.execute(f'LISTEN "{self._channel}"')
+            connection = psycopg.connect(self._conninfo, autocommit=True)
+            try:
+                connection.execute(f'LISTEN "{self._channel}"')
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
         return self._connection
 
     def wait(self, seconds: float) -> bool:
@@ -58,8 +69,8 @@ class _NotifyBell:
             connection = self._connect()
             readable, _, _ = select.select([connection.fileno(), self._wake], [], [], seconds)
             return bool(readable) and any(True for _ in connection.notifies(timeout=0)) | (self._wake in readable)
-        except psycopg.OperationalError:
-            self._connection = None  # the server restarted; the next poll finds the work, the next wait listens again
+        except _AWAY:
+            self._connection = None  # the server restarted, or is a standby; the next poll finds the work, the next wait listens again
             select.select([self._wake], [], [], seconds)
             return False
 

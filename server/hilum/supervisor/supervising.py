@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hilum import telemetry
@@ -106,7 +106,7 @@ class Supervisor:
         if self._runs("listener") or self._runs("analyser") or self._runs("api"):  # others may be on a host that does not see it
             require_archive(self.settings.ledger_url, Archive(self.settings.archive_dir))
         if self._runs("analyser") or self._runs("dispatcher"):
-            with contextlib.closing(Rollouts(self.settings.ledger_url)) as rollouts:
+            with _needing_ledger(), contextlib.closing(Rollouts(self.settings.ledger_url)) as rollouts:
                 keep_releases(self.settings, rollouts)
         if self._runs("listener"):
             self._housekeeper = Housekeeper(self.settings)
@@ -166,7 +166,8 @@ class Supervisor:
 
     def _start_all(self) -> None:
         if any(child.role == "listener" for child in self._children):
-            self._recover_files()
+            with _needing_ledger():
+                self._recover_files()
         for child in self._children:
             if self._may_start(child):
                 self._spawn_or_wait(child)
@@ -329,6 +330,16 @@ class Supervisor:
             listening.close()
         self._waker.close()
         log.info("stopped")
+
+
+@contextlib.contextmanager
+def _needing_ledger() -> Iterator[None]:
+    """For what a start writes: who finds the ledger away at a start says so and ends, as with one that does not open."""
+    try:
+        yield
+    except AWAY as error:
+        said = words_of(error).strip().partition("\n")[0]
+        raise ConfigurationError([f"ledger: {said}. Start again when it can be written: `hilum check` says more."]) from error
 
 
 def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None:
