@@ -430,7 +430,8 @@ class Ledger(_Section):
     """Where the rows are."""
 
     url: Annotated[str, AfterValidator(_ledger_url)] = Field(
-        "", description="SQLAlchemy URL; empty: SQLite in the state folder; postgresql+psycopg://… for many hosts."
+        "",
+        description="SQLAlchemy URL; empty: SQLite in the state folder; postgresql+psycopg://… for many hosts (operations.md).",
     )
 
     @property

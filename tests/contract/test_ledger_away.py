@@ -6,11 +6,13 @@ import select
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 from sqlalchemy import Engine, QueuePool, create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from hilum.store.database import AWAY, open_engine, open_reader, words_of
+from hilum.store.ledger import Ledger
 from tests.support.ledgers import migrated_postgres
 
 
@@ -51,6 +53,42 @@ def test_a_server_that_is_not_there_is_away(url: str, tmp_path: Path) -> None:
     assert "No such file or directory" in words_of(error)
 
 
+def test_a_server_that_says_nothing_is_not_waited_for_for_long_unless_the_url_says_so(url: str) -> None:
+    slower = make_url(url).update_query_dict({"keepalives_idle": "77"}).render_as_string(hide_password=False)
+    engine, patient = open_engine(url), open_engine(slower)
+    assert _said_to_libpq(engine) == {
+        "tcp_user_timeout": "10000",
+        "keepalives_idle": "10",
+        "keepalives_interval": "5",
+        "keepalives_count": "3",
+    }
+    assert _said_to_libpq(patient) == {**_said_to_libpq(engine), "keepalives_idle": "77"}
+    engine.dispose()
+    patient.dispose()
+
+
+def _said_to_libpq(engine: Engine) -> dict[str, str]:
+    with engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        assert isinstance(driver, psycopg.Connection)
+        said = driver.info.get_parameters()
+    return {name: value for name, value in said.items() if name == "tcp_user_timeout" or name.startswith("keepalives_")}
+
+
+def test_bells_find_the_server_among_several(url: str, tmp_path: Path) -> None:
+    """In both forms in which SQLAlchemy takes them."""
+    there = make_url(url).query["host"]
+    for hosts in (f"{tmp_path},{there}", (f"{tmp_path}:5432", f"{there}:5432")):
+        several = make_url(url).update_query_dict({"host": hosts}).render_as_string(hide_password=False)
+        ledger = Ledger(several)
+        bell = ledger.listen("analyse")
+        with ledger._engine.begin() as connection:
+            connection.execute(text("NOTIFY hilum_analyse"))
+        assert bell.wait(30), hosts
+        bell.close()
+        ledger.close()
+
+
 def test_a_server_that_only_reads_for_now_is_away(url: str) -> None:
     """As a standby before it is promoted. Sessions keep what they were begun with: the next one has to be another."""
     engine, reader = open_engine(url), open_reader(url)
@@ -77,7 +115,7 @@ def test_a_server_that_ends_a_session_as_idle_is_away(url: str) -> None:
     def dawdle() -> None:
         with engine.begin() as connection:
             connection.execute(text("SELECT 1"))
-            assert select.select([connection.connection.fileno()], [], [], 30)[0], "it has ended"  # type: ignore[attr-defined]
+            assert select.select([connection.connection.driver_connection], [], [], 30)[0], "it has ended"
             connection.execute(text("SELECT 1"))
 
     assert isinstance(failure(dawdle), AWAY)

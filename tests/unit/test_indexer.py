@@ -314,6 +314,17 @@ def test_a_ledger_that_is_away_loses_nothing_and_is_waited_for(house: House) -> 
     indexer.stop(20)
 
 
+def test_a_ledger_that_does_not_answer_is_away_before_the_try_has_ended(house: House) -> None:
+    indexer = Indexer(house.settings, house.ledger, house.archive, patience_seconds=0)
+    with sqlite3.connect(house.settings.site.state_dir / "ledger.sqlite") as other:
+        other.execute("BEGIN IMMEDIATE")  # a try waits 30 s for it
+        arriving.store(request(data_set("1.2.3"), "1.2.3"), house.intake(indexer).begin)
+        indexer.start()
+        wait_for(lambda: indexer.is_overloaded, 20)
+    wait_for(lambda: not indexer.is_overloaded)
+    indexer.stop(20)
+
+
 def test_a_ledger_that_stays_away_does_not_hold_up_the_end(house: House) -> None:
     house.execute("ALTER TABLE instance RENAME TO away")
     arriving.store(request(data_set("1.2.3"), "1.2.3"), house.intake().begin)

@@ -154,7 +154,7 @@ class Indexer:
         self._settings, self._ledger, self._archive = settings, ledger, archive
         self._queue: queue.SimpleQueue[Acknowledged | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._failing_since: float | None = None
+        self._begun_at: float | None = None  # since when the batch in hand waits for its rows
         self.under_way: set[object] = set()  # what is being received now, and will be put
         self.failure: BaseException | None = None
         self._when_failed = when_failed
@@ -177,7 +177,7 @@ class Indexer:
     @property
     def is_overloaded(self) -> bool:
         """Whether more should be refused: the ledger has been away for long, or cannot keep up (promise 3), or nobody indexes any more."""
-        since = self._failing_since
+        since = self._begun_at
         is_away = since is not None and time.monotonic() - since >= self._patience_seconds
         return is_away or self.failure is not None or self._queue.qsize() >= self._maximum_backlog
 
@@ -223,7 +223,8 @@ class Indexer:
                 yield following
 
     def _index(self, batch: list[Acknowledged]) -> None:
-        pause = _BACKOFF_SECONDS
+        # A try that does not end, as while somebody holds a lock, counts as one that failed.
+        self._begun_at, pause = time.monotonic(), _BACKOFF_SECONDS
         while not self._try(batch) and not self._stopping.wait(pause):
             pause = min(2 * pause, _MAXIMUM_BACKOFF_SECONDS)
             batch = [item for item in batch if item.file.exists()]  # the others were indexed singly, or quarantined
@@ -238,10 +239,9 @@ class Indexer:
                     known = {file: instance for file, instance in ours.items() if instance is not None}
                     self._outcomes.update(index(list(ours), self._settings, self._ledger, self._archive, known))
         except (SQLAlchemyError, OSError) as error:
-            self._failing_since = self._failing_since or time.monotonic()
             _log.error("not_indexed", files=len(batch), problem=_kind(error), advice="kept in unindexed; trying again")
             return False
-        self._failing_since = None
+        self._begun_at = None
         for item in batch:
             telemetry.INDEX_SECONDS.observe(time.monotonic() - item.at)
         return True

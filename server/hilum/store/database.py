@@ -6,7 +6,7 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +26,15 @@ _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _IS_READ_ONLY = "25006"
 _AWAY_STATES: Final = frozenset({_IS_READ_ONLY, "25P03", "25P04"})
 _BUSY_TIMEOUT_MS = 30_000
-_CONNECT_TIMEOUT_SECONDS = 5
+# A server's machine that loses its power says nothing: without these who waits for its answer does so for a quarter of an hour, and who
+# listens for two hours. libpq's names; a value in the URL comes first.
+_CONNECT_TIMEOUTS: Final[Mapping[str, int]] = {
+    "connect_timeout": 5,  # seconds
+    "tcp_user_timeout": 10_000,  # ms until what we have sent is received
+    "keepalives_idle": 10,  # seconds
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
 _POOL_TIMEOUT_SECONDS = 10
 _LONGEST_GAP_SECONDS = 0.05
 
@@ -40,7 +48,7 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
     # Parameters hold whole headers, thus patient data: an error's text must not repeat them (promise 10).
     options: dict[str, Any] = {"hide_parameters": True, "pool_timeout": _POOL_TIMEOUT_SECONDS}
     if make_url(url).get_backend_name() != "sqlite":
-        engine = create_engine(url, pool_pre_ping=True, pool_size=4, connect_args={"connect_timeout": _CONNECT_TIMEOUT_SECONDS}, **options)
+        engine = create_engine(url, pool_pre_ping=True, pool_size=4, connect_args=libpq_arguments(url), **options)
         # Of a transaction that we have made read-only, such an answer to a write is a bug of ours.
         event.listen(engine, "handle_error", _call_away(_AWAY_STATES - {_IS_READ_ONLY} if read_only else _AWAY_STATES))
         return engine
@@ -48,6 +56,13 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
     event.listen(engine, "connect", _configure_sqlite("FULL" if is_synced else "NORMAL"))
     event.listen(engine, "begin", _begin_read if read_only else _begin_write)
     return engine
+
+
+def libpq_arguments(url: str) -> dict[str, Any]:
+    """What psycopg is given to connect to the PostgreSQL at `url`, which may name several servers (`?host=a:5432&host=b:5432`)."""
+    parsed = make_url(url)
+    _, named = parsed.get_dialect()().create_connect_args(parsed)
+    return {**_CONNECT_TIMEOUTS, **named}
 
 
 @contextlib.contextmanager

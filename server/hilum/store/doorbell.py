@@ -19,6 +19,8 @@ from typing import Protocol
 from sqlalchemy import Connection
 from sqlalchemy.engine import make_url
 
+from hilum.store.database import libpq_arguments
+
 
 class Bell(Protocol):
     """One stage's bell in one process. `descriptor`: an event loop can watch it, and then `wait(0)`; None: only a thread can wait."""
@@ -57,7 +59,7 @@ def doorbell_for(url: str) -> Doorbell:
         return _SocketDoorbell(Path(f"{parsed.database}.bells"))
     from hilum.store.notify_doorbell import NotifyDoorbell  # noqa: PLC0415 - who keeps the ledger in SQLite does not load psycopg
 
-    return NotifyDoorbell(parsed.set(drivername="postgresql").render_as_string(hide_password=False))
+    return NotifyDoorbell(libpq_arguments(url))
 
 
 class _Folder:

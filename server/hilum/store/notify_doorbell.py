@@ -6,8 +6,8 @@ import contextlib
 import os
 import select
 import weakref
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import psycopg
 from sqlalchemy import Connection, text
@@ -21,8 +21,9 @@ _AWAY: Final = (psycopg.OperationalError, psycopg.InternalError)
 class NotifyDoorbell:
     """See `hilum.store.doorbell.Doorbell`."""
 
-    def __init__(self, conninfo: str) -> None:
-        self._conninfo = conninfo
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        """`arguments`: libpq's."""
+        self._arguments = arguments
 
     def ring_with(self, connection: Connection, stages: Iterable[str]) -> None:
         """NOTIFY inside the transaction: PostgreSQL delivers it at the commit, and only then."""
@@ -34,15 +35,15 @@ class NotifyDoorbell:
 
     def listen(self, stage: str) -> Bell:
         """A bell with a connection of its own."""
-        return _NotifyBell(self._conninfo, stage)
+        return _NotifyBell(self._arguments, stage)
 
     def close(self) -> None:
         """Nothing: the ledger's connections rang."""
 
 
 class _NotifyBell:
-    def __init__(self, conninfo: str, stage: str) -> None:
-        self._conninfo, self._channel = conninfo, f"hilum_{stage}"
+    def __init__(self, arguments: Mapping[str, Any], stage: str) -> None:
+        self._arguments, self._channel = arguments, f"hilum_{stage}"
         self._connection: psycopg.Connection | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
         weakref.finalize(self, os.close, self._wake).atexit = False  # not in `close`: another thread may wait for it
@@ -55,7 +56,7 @@ class _NotifyBell:
 
     def _connect(self) -> psycopg.Connection:
         if self._connection is None or self._connection.closed:
-            connection = psycopg.connect(self._conninfo, autocommit=True)
+            connection = psycopg.connect(**self._arguments, autocommit=True)
             try:
                 connection.execute(f'LISTEN "{self._channel}"')
             except BaseException:
