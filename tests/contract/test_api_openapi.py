@@ -87,6 +87,8 @@ def try_all(operation: Any, mode: schemathesis.GenerationMode) -> None:
     def try_one(case: schemathesis.Case) -> None:
         if mode is schemathesis.GenerationMode.POSITIVE and case.query:
             case.query.pop("cursor", None)  # any text is of the right type, but only the server can make one
+            if case.query.get("order") == "changed":  # which takes no filters
+                case.query = {name: value for name, value in case.query.items() if name in ("order", "limit")}
         case.call_and_validate(headers={"Authorization": f"Bearer {TOKEN}"})
 
     try_one()

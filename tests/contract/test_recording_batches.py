@@ -27,7 +27,7 @@ from tests.support.street import Clock
 
 _RELEASES = ("a@1", "b@1")
 # Rows get their numbers in another order, and nothing else differs.
-_NUMBERS = ("id", "instance_id")
+_NUMBERS = ("id", "instance_id", "change")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from alembic import command
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
@@ -18,6 +19,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.migrate import expected_revision, migrate
 from hilum.store.revision import ADVICE_IF_NEWER, REVISION, current_revision, require_revision
 from hilum.store.schema import metadata
+from hilum.store.views import LedgerViews, StudyFilter
 from hilum.supervisor.doctor import _revision
 from tests.support.street import Clock, Street
 
@@ -95,6 +97,37 @@ def test_every_row_survives_and_the_street_goes_on(full: str, tmp_path: Path) ->
     ledger.close()
 
 
+def test_who_follows_from_nothing_meets_what_was_there_before_the_order_of_changes(full: str) -> None:
+    before = contents(full)
+    _back_to(full, "0005")
+    migrate(full)
+    now = contents(full)
+    assert {row["change"] for row in now["study"]} == {0}
+    assert {row["change"] for name in ("result", "delivery") for row in now[name]} == {None}
+    assert _without_changes(now) == _without_changes(before)
+    with closing(LedgerViews(full)) as views, closing(Ledger(full, Clock())) as ledger:
+        (first, cursor), everything = views.list_changed(limit=4), views.list_studies(StudyFilter())[0]
+        Street(ledger, Clock()).receive(first[0]["study_instance_uid"], 9)
+        (rest, cursor), met = views.list_changed(cursor=cursor), [item["id"] for item in first]
+        assert [*met, *(item["id"] for item in rest)] == [*sorted(item["id"] for item in everything), first[0]["id"]]
+        assert views.list_changed(cursor=cursor) == ([], cursor)
+
+
+def _back_to(url: str, revision: str) -> None:
+    engine = create_engine(url)  # SQLite: without the check of references, as `migrate`
+    with engine.begin() as connection:
+        config = migrating._config()
+        config.attributes["connection"] = connection
+        command.downgrade(config, revision)
+    engine.dispose()
+
+
+def _without_changes(found: dict[str, list[dict[str, object]]]) -> dict[str, list[dict[str, object]]]:
+    """But for what says when a row changed: the numbers begin anew."""
+    kept = {name: [row for row in rows if not str(row.get("key")).startswith("changes_")] for name, rows in found.items()}
+    return {name: [{key: value for key, value in row.items() if key != "change"} for row in rows] for name, rows in kept.items()}
+
+
 def test_twice_is_once_and_the_identity_stays(full: str) -> None:
     """It does not even wait for who writes: each start of a server asks for it."""
     before = contents(full)
@@ -146,3 +179,9 @@ def test_a_migrated_ledger_has_the_tables_of_the_schema(empty_url: str) -> None:
     assert current_revision(empty_url) is None
     assert migrate(empty_url) == current_revision(empty_url) == REVISION == expected_revision()
     assert set(contents(empty_url)) == set(metadata.tables)
+    engine = create_engine(empty_url)
+    found = inspect(engine)
+    for table in metadata.tables.values():
+        assert {column["name"] for column in found.get_columns(table.name)} == set(table.c.keys())
+        assert {str(index.name) for index in table.indexes} <= {str(index["name"]) for index in found.get_indexes(table.name)}
+    engine.dispose()

@@ -92,6 +92,25 @@ def test_filters(rig: Rig, query: dict[str, str], expected: list[str]) -> None:
     assert [item["study_instance_uid"] for item in rig.get("/api/v1/studies", **query)["studies"]] == expected
 
 
+def test_who_follows_meets_a_late_result_without_asking_for_everything(rig: Rig) -> None:
+    rig.street.walk("1.2.1", 1)
+    rig.street.receive("1.2.2", 1)
+    page = rig.get("/api/v1/studies", order="changed")
+    assert [item["study_instance_uid"] for item in page["studies"]] == ["1.2.1", "1.2.2"]
+    rig.street.read()
+    rig.street.assemble()
+    page = rig.get("/api/v1/studies", order="changed", cursor=page["next_cursor"])
+    assert [(item["id"], item["state"], len(item["results"])) for item in page["studies"]] == [(2, "closed", 1)]
+    cursor = page["next_cursor"]
+    assert rig.get("/api/v1/studies", order="changed", cursor=cursor) == {"studies": [], "next_cursor": cursor}
+
+
+@pytest.mark.parametrize("query", [{"state": "due"}, {"received_since": "2026-11-20T08:30:05Z"}, {"cursor": "WyJjaGFuZ2VzIiwxLDMsMV0"}])
+def test_who_follows_chooses_among_what_comes(rig: Rig, query: dict[str, str]) -> None:
+    found = rig.get("/api/v1/studies", 422, order="changed", **query)
+    assert found["errors"][0]["place"] == ("query.cursor" if "cursor" in query else "query.order")
+
+
 def test_documents_are_the_bytes_that_were_sent(rig: Rig) -> None:
     rig.street.walk("1.2.3", 1)
     sr, as_json = rig.get("/api/v1/studies/1.2.3/documents")["documents"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from hilum.api.fields import AE_PATTERN, API_PREFIX, RELEASE_PATTERN, UID_PATTERN, Cursor, Limit, QueryMoment, StudyUid
@@ -45,17 +47,31 @@ def list_studies(
     received_since: Annotated[QueryMoment | None, Query(description="Last image received at this time or later.")] = None,
     received_until: Annotated[QueryMoment | None, Query(description="Last image received before this time.")] = None,
     order: Annotated[
-        Literal["newest", "oldest"],
-        Query(description="By last image received. Who follows the list takes `oldest`: it misses no study and meets a revised one again."),
+        Literal["newest", "oldest", "changed"],
+        Query(
+            description="By last image received; or `changed`, for who follows results: by the last change of what this list says. "
+            "That takes no filters, its `next_cursor` is never null, and a page without studies says that there is no news."
+        ),
     ] = "newest",
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> dict[str, Any]:
-    """Studies by last image received, page by page. All filters hold together."""
+    """Studies by last image received or by their last change, page by page. All filters hold together."""
     since, until = (moment.timestamp() if moment else None for moment in (received_since, received_until))
-    chosen = StudyFilter(state, release, outcome, calling_ae_title, since, until, order)
-    studies, next_cursor = parts.views.list_studies(chosen, limit=limit, cursor=cursor)
+    filters = (state, release, outcome, calling_ae_title, since, until)
+    if order == "changed":
+        _require_none(filters)
+        studies, after = parts.views.list_changed(limit=limit, cursor=cursor)
+        return {"studies": studies, "next_cursor": after}
+    studies, next_cursor = parts.views.list_studies(StudyFilter(*filters, order), limit=limit, cursor=cursor)
     return {"studies": studies, "next_cursor": next_cursor}
+
+
+def _require_none(filters: Iterable[object]) -> None:
+    """422: who follows with a filter would not hear of a study that has changed so that the filter leaves it out."""
+    if any(value is not None for value in filters):
+        message = "changed takes no filters: a study that does not pass them any more would never be met; choose among what comes"
+        raise RequestValidationError([{"type": "enum", "loc": ("query", "order"), "msg": message}])
 
 
 @router.get("/studies/{study_instance_uid}", response_model=StudyAnswer, responses=documented(404), summary="Everything about one study")

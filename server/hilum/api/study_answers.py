@@ -35,6 +35,7 @@ class ResultSummary(Answer):
 class StudySummary(Answer):
     """A study in a list."""
 
+    id: int = Field(description="The study's number here. An erased study keeps it, under another `study_instance_uid` (`state` erased).")
     study_instance_uid: str = Field(examples=["1.2.826.0.1.3680043.8.498.1"])
     state: StudyState
     reason: str | None = Field(description="Why the study failed.")
@@ -55,7 +56,9 @@ class StudyPage(Answer):
     """One page of studies."""
 
     studies: list[StudySummary]
-    next_cursor: str | None = Field(description="Give it as `cursor` for the next page; null: this is the last.")
+    next_cursor: str | None = Field(
+        description="Give it as `cursor` for the next page; null: this is the last. Never null with `order=changed`."
+    )
 
 
 class ReadingAnswer(Answer):
@@ -207,6 +210,7 @@ class StudyAnswer(Answer):
     """Everything about one study. Patient identification is only in its documents: the ledger has no column for it."""
 
     disclaimer: str
+    id: int = Field(description="The study's number here. An erased study keeps it, under another `study_instance_uid` (`state` erased).")
     study_instance_uid: str
     state: StudyState
     reason: str | None

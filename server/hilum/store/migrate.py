@@ -13,6 +13,7 @@ from sqlalchemy import Connection, func, insert, select
 from sqlalchemy.exc import OperationalError
 
 from hilum.errors import ConfigurationError
+from hilum.store import changes
 from hilum.store.database import open_engine
 from hilum.store.revision import require_not_newer, unusable
 from hilum.store.schema import installation
@@ -27,11 +28,13 @@ def migrate(url: str, location: Path = _MIGRATIONS) -> str:
     All or nothing: a step that fails leaves the ledger as it was. One that is at this revision is not looked through. Raises
     ConfigurationError, also for a ledger of a newer version.
     """
-    if require_not_newer(url) == (expected := expected_revision(location)):
-        return expected
+    is_due = require_not_newer(url) != (expected := expected_revision(location))
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
+            if not is_due:
+                _restore_order_of_changes(connection)
+                return expected
             _leave_references_unchecked(connection)
             with connection.begin():  # ours, or Alembic commits each step by itself
                 _wait_for_others(connection)
@@ -40,11 +43,19 @@ def migrate(url: str, location: Path = _MIGRATIONS) -> str:
                 command.upgrade(config, "head")
                 _require_references(connection)
                 _mint_identity(connection)
+                changes.begin(connection)
     except OperationalError as error:
         raise unusable(error, "Check ledger.url and that the folder is writable.") from error
     finally:
         engine.dispose()
     return expected
+
+
+def _restore_order_of_changes(connection: Connection) -> None:
+    """A dump that was restored into another cluster (PostgreSQL) is at our revision, too. Waits for nobody where it is the same one."""
+    if connection.dialect.name == "postgresql":
+        with connection.begin():
+            changes.begin(connection)
 
 
 def _wait_for_others(connection: Connection) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Boolean,
     Column,
     Float,
@@ -21,6 +22,8 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+
+from hilum.store.changes import NextChange
 
 MAXIMUM_ROW_ID = 2**31 - 1  # PostgreSQL's integer
 
@@ -60,6 +63,19 @@ def _lease_indexes(name: str, *extra: str, condition: str = "") -> tuple[Index, 
         Index(f"ix_{name}_leased", "leased_until", sqlite_where=leased, postgresql_where=leased),
         Index(f"ix_{name}_stuck", "finished_at", sqlite_where=stuck, postgresql_where=stuck),
     )
+
+
+def _change_column() -> Column[int]:
+    """Every statement that changes a row moves it to the end of the order of changes. Null: not since its insertion, or this order.
+
+    A result or a delivery that is inserted needs no number: the row that it follows from changes in the same transaction.
+    """
+    return Column("change", BigInteger, onupdate=NextChange())
+
+
+def _change_index(name: str) -> Index:
+    has_changed = text("change IS NOT NULL")
+    return Index(f"ix_{name}_change", "change", "id", sqlite_where=has_changed, postgresql_where=has_changed)
 
 
 installation = Table(
@@ -185,6 +201,9 @@ study = Table(
     Column("peer_address", String(64), nullable=False, server_default=""),
     *_lease_columns(),
     *_lease_indexes("study", condition=" AND open_readings = 0"),
+    # As that of results, but each study has its place. 0: before there was this order.
+    Column("change", BigInteger, nullable=False, server_default="0", default=NextChange(), onupdate=NextChange()),
+    Index("ix_study_change", "change", "id"),
 )
 
 reading = Table(
@@ -227,6 +246,8 @@ result = Table(
     Column("is_current", Boolean, nullable=False),
     UniqueConstraint("study_instance_uid", "release", "source_digest"),
     *_lease_indexes("result"),
+    _change_column(),
+    _change_index("result"),
 )
 
 document = Table(
@@ -254,6 +275,8 @@ delivery = Table(
     *_lease_columns(),
     UniqueConstraint("document_id", "destination"),
     *_lease_indexes("delivery", "destination"),
+    _change_column(),
+    _change_index("delivery"),
 )
 
 destination = Table(

@@ -38,10 +38,16 @@ class StudyFilter:
 def page(connection: Connection, chosen: StudyFilter, limit: int, cursor: str | None) -> tuple[list[Item], str | None]:
     """One page and the cursor of the next."""
     rows = connection.execute(page_query(chosen, limit, cursor)).all()
-    shown = [study_item(row) for row in rows[:limit]]
-    _add_summaries(connection, shown)
+    shown = items_of(connection, rows[:limit])
     last = rows[limit - 1] if len(rows) > limit else None
     return shown, cursors.encode(f"studies-{chosen.order}", float(last.last_received_at), last.id) if last else None
+
+
+def items_of(connection: Connection, rows: Iterable[Row[Any]]) -> list[Item]:
+    """Studies of these rows with their images, current results and deliveries."""
+    items = [study_item(row) for row in rows]
+    _add_summaries(connection, items)
+    return items
 
 
 def page_query(chosen: StudyFilter, limit: int, cursor: str | None) -> Select[Any]:
@@ -103,6 +109,7 @@ def _has_result(release: str | None, outcome: str | None) -> ColumnElement[bool]
 def study_item(row: Row[Any]) -> Item:
     """A study's own row."""
     return {
+        "id": row.id,
         "study_instance_uid": row.study_instance_uid,
         "state": row.state,
         "reason": row.reason,

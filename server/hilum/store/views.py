@@ -19,6 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from hilum.domain import CommitmentState
 from hilum.errors import Retry
 from hilum.store import (
+    change_views,
     commitments,
     comparison_views,
     conflicts,
@@ -79,6 +80,11 @@ class LedgerViews:
         """One page of studies and the cursor of the next, by last image received. Raises BadCursor."""
         with self._snapshot() as connection:
             return study_views.page(connection, chosen, limit, cursor)
+
+    def list_changed(self, *, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str]:
+        """One page of studies in the order of their changes, and the cursor after it (`change_views`). Raises BadCursor."""
+        with self._snapshot() as connection:
+            return change_views.page(connection, limit, cursor)
 
     def study(self, study_instance_uid: str) -> Item | None:
         """Everything about one study, or None: images with readings, all results with documents and deliveries, times."""

@@ -1,0 +1,76 @@
+"""The number that a change of a study, a result or a delivery gets, so that others can follow them.
+
+The numbers of a transaction are above those of all that ended before it began. SQLite has one writer at a time: one more than the highest,
+or the time, if that is more. PostgreSQL: the transaction's own number and `changes_base`; whoever reads goes as far as all transactions
+below have ended. Both begin at the time (microseconds since the epoch), so that a ledger that was restored gives no number twice.
+docs/decisions/changes-by-transaction.md
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sqlalchemy import BigInteger, Connection, text
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+_TABLES = ("study", "result", "delivery")
+_BASE = "(SELECT CAST(value AS bigint) FROM installation WHERE key = 'changes_base')"
+_HIGHEST = ", ".join(f"1 + coalesce((SELECT max(change) FROM {name} WHERE change IS NOT NULL), 0)" for name in _TABLES)  # noqa: S608 - our names
+# Another cluster, or this one at an earlier point: its transactions have other numbers.
+_IDENTITY = text("SELECT system_identifier || '.' || timeline_id FROM pg_control_system(), pg_control_checkpoint()")
+_KNOWN = text("SELECT value FROM installation WHERE key = 'changes_of'")
+_LOCK = text(f"LOCK TABLE {', '.join(_TABLES)} IN SHARE ROW EXCLUSIVE MODE")
+_FORGET = text("DELETE FROM installation WHERE key IN ('changes_base', 'changes_of')")
+_WRITE = text(
+    "INSERT INTO installation (key, value) VALUES ('changes_of', :identity), "
+    "('changes_base', CAST(:now - CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint) AS text))"
+)
+
+
+class NextChange(FunctionElement[int]):
+    """The number of a change that is written now."""
+
+    inherit_cache = True
+    type = BigInteger()
+
+
+class EndOfChanges(FunctionElement[int]):
+    """All changes below this number are there to be read, and none will come any more."""
+
+    inherit_cache = True
+    type = BigInteger()
+
+
+@compiles(NextChange, "sqlite")
+def _next_in_sqlite(_element: NextChange, _compiler: Any, **_options: Any) -> str:  # noqa: ANN401 - SQLAlchemy's own protocol
+    return f"(SELECT max(CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000, {_HIGHEST}))"
+
+
+@compiles(NextChange, "postgresql")
+def _next_in_postgresql(_element: NextChange, _compiler: Any, **_options: Any) -> str:  # noqa: ANN401
+    return f"(CAST(CAST(pg_current_xact_id() AS text) AS bigint) + {_BASE})"
+
+
+@compiles(EndOfChanges, "sqlite")
+def _end_in_sqlite(_element: EndOfChanges, _compiler: Any, **_options: Any) -> str:  # noqa: ANN401
+    return "9223372036854775807"
+
+
+@compiles(EndOfChanges, "postgresql")
+def _end_in_postgresql(_element: EndOfChanges, _compiler: Any, **_options: Any) -> str:  # noqa: ANN401
+    return f"(SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) + {_BASE})"
+
+
+def begin(connection: Connection) -> None:
+    """Let the numbers begin at the time where the transactions' own numbers are not those of before (PostgreSQL). Idempotent."""
+    if connection.dialect.name != "postgresql":
+        return
+    identity = connection.execute(_IDENTITY).scalar_one()
+    if connection.execute(_KNOWN).scalar_one_or_none() == identity:
+        return
+    connection.execute(_LOCK)  # who writes has the base of before
+    if connection.execute(_KNOWN).scalar_one_or_none() != identity:  # else another host was faster
+        connection.execute(_FORGET)
+        connection.execute(_WRITE, {"identity": identity, "now": int(time.time() * 1e6)})
