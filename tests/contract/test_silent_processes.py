@@ -12,7 +12,7 @@ from sqlalchemy import update
 from hilum.store import schema
 from hilum.store.ledger import Ledger
 from hilum.supervisor.supervising import bury_silent
-from hilum.wiring.charge import process_name
+from hilum.wiring.charge import process_name, short_host
 from hilum.wiring.heartbeat import begin_life
 from tests.support.arrivals import arrival_of
 from tests.support.street import Clock
@@ -87,3 +87,20 @@ def test_a_process_that_begins_holds_nothing_that_another_left_under_its_name(le
     assert begin_life(ledger, "dispatcher") == name
     (job,) = ledger.claim("analyse", 1, name, 600)
     assert job.lease.lapses == 1
+
+
+def test_two_that_live_under_one_name_hear_of_each_other(ledger: Ledger) -> None:
+    def beat(started_at: float) -> bool:
+        return ledger.beat("one", "dispatcher", 7, started_at=started_at, is_ready=True)
+
+    assert [beat(moment) for moment in (1.1, 1.1, 2.2, 2.2, 1.1)] == [True, True, False, True, False]
+    ledger.forget_processes(["one"])
+    assert beat(2.2), "the row is new"
+
+
+def test_long_host_names_are_told_apart_and_fit_the_ledger() -> None:
+    pods = [f"imaging-production-hilum-dispatcher-6d5f7c8b9d-{end}" for end in ("x2x4v", "k9w7q")]
+    short = [short_host(name) for name in pods]
+    assert short[0] != short[1]
+    assert {len(name) for name in short} == {40}
+    assert short_host(pods[0][:40]) == pods[0][:40], "what an upgrade finds is still its own"

@@ -26,7 +26,7 @@ def serve(
     """Run the server until Ctrl-C, SIGTERM, or the end of its terminal (unless with nohup).
 
     One machine: role all. Several machines: one role each, with ledger.url naming one PostgreSQL, one Triton, and one archive mounted at
-    archive/ in the state folder of each.
+    archive/ in the state folder of each. Each machine has a host name of its own: by it they tell their leases apart.
     """
     if role not in {"all", "listener", "analyser", "dispatcher", "api"}:
         print(f"hilum: unknown role {role!r}; use all, listener, analyser, dispatcher or api", file=sys.stderr)

@@ -57,6 +57,7 @@ _NEXT = {
 # Stages whose decisions follow from the rows before them. A delivery that is forgotten sends the same bytes under the same UID again.
 _MADE_AGAIN = frozenset({"analyse", "assemble", "compare", "deliver"})
 _BEAT = update(process).where(process.c.name == bindparam("who"))  # sets the columns that its parameters name
+_BEAT_AGAIN = _BEAT.where(process.c.started_at == bindparam("since"))
 _HOST = socket.gethostname()
 _TRIES = 3
 _REJECTED_AT_ONCE = 500  # images of a transaction: PostgreSQL has room for some thousand locks
@@ -363,13 +364,17 @@ class Ledger:
         self._doorbell.ring(("assemble",))
         return done
 
-    def beat(self, name: str, role: str, pid: int, *, started_at: float, is_ready: bool, detail: str = "") -> None:
-        """A process says that it lives, and whether it can do its work."""
+    def beat(self, name: str, role: str, pid: int, *, started_at: float, is_ready: bool, detail: str = "") -> bool:
+        """A process says that it lives, and whether it can do its work. False: the last one to say so under its name was another."""
         alive = {"role": role, "host": _HOST, "pid": pid, "started_at": started_at, "is_ready": is_ready, "detail": detail}
         alive["beat_at"] = self._clock()
         with self._engine.begin() as connection:
-            if connection.execute(_BEAT, {**alive, "who": name}).rowcount == 0:
-                connection.execute(insert(process), {**alive, "name": name})
+            if connection.execute(_BEAT_AGAIN, {**alive, "who": name, "since": started_at}).rowcount:
+                return True
+            if connection.execute(_BEAT, {**alive, "who": name}).rowcount:
+                return False
+            connection.execute(insert(process), {**alive, "name": name})
+            return True
 
     def forget_processes(self, names: Collection[str]) -> None:
         """Remove the heartbeats of processes that are gone for good."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 
 ROLES = ("listener", "watcher", "analyser", "dispatcher", "api", "health")
 _PR_SET_PDEATHSIG = 1
+_HOST_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,15 @@ class Charge:
 
 def process_name(role: str, pid: int) -> str:
     """The owner of leases and the name of heartbeats: one for each life of a process."""
-    return f"{socket.gethostname()[:40]}:{role}:{pid}"
+    return f"{short_host(socket.gethostname())}:{role}:{pid}"
+
+
+def short_host(name: str) -> str:
+    """At most 40 characters, because the ledger has 64 for a process. Of a longer name, as pods have, the end tells hosts apart."""
+    if len(name) <= _HOST_CHARACTERS:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{name[: _HOST_CHARACTERS - len(digest) - 1]}~{digest}"
 
 
 def is_ours(pid: int) -> bool:

@@ -14,6 +14,9 @@ from hilum.store.ledger import Ledger
 from hilum.wiring.charge import process_name
 
 _HEARTBEAT_SECONDS = 3.0
+_NAMESAKE_ADVICE = (
+    "another host of this ledger has our host's name and takes our leases for its own; give each its own name and restart both"
+)
 log = telemetry.logger("wiring")
 
 
@@ -51,10 +54,16 @@ class Heartbeat:
         self._ledger.forget_processes([self._name])
 
     def _beat(self) -> None:
+        has_beaten = False  # whose name ours was before is nothing to us
         while not self._stop.is_set():
             is_ready, detail = self._readiness()
             try:
-                self._ledger.beat(self._name, self._role, os.getpid(), started_at=self._started_at, is_ready=is_ready, detail=detail)
+                is_ours = self._ledger.beat(
+                    self._name, self._role, os.getpid(), started_at=self._started_at, is_ready=is_ready, detail=detail
+                )
+                if has_beaten and not is_ours:
+                    log.error("name_taken", name=self._name, advice=_NAMESAKE_ADVICE)
+                has_beaten = True
             except AWAY as error:
                 log.warning("heartbeat_failed", error=words_of(error))
             self._stop.wait(_HEARTBEAT_SECONDS)
