@@ -106,7 +106,7 @@ def result(*findings: dict[str, Any], **changes: Any) -> dict[str, Any]:
         (result(*(finding(name, 0.6, "present") for name in "ABCDE")), "A 0.60, B 0.60, C 0.60 and 2 more", []),
         (result(finding("A", 0.1, "absent")), "no finding reaches its operating point", []),
         (result(finding("A", 0.9, "undecided"), is_trained=False, is_calibrated=False), "no decision", ["untrained"]),
-        (result(finding("A", 0.6, "present", probability=0.3)), "A 0.30", []),
+        (result(finding("A", 0.6, "present", probability=0.3)), "A 0.60", []),
         (result(finding("A", 0.6, "present"), is_calibrated=False, outcome="partial"), "A 0.60", ["partial", "uncalibrated"]),
         (
             result(outcome="not_analysed", reason="too_large", is_trained=False),
@@ -126,6 +126,22 @@ def test_findings_of_a_release_without_activation_have_no_bar() -> None:
     """Its numbers are not between 0 and 1."""
     (row,) = finding_rows(result(finding("A", -3.25, "undecided", operating_point=None)))
     assert (row.score, row.bar, row.mark, row.operating_point) == ("-3.250", None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("score", "probability", "shown"),
+    [
+        (0.61, 0.0722, ("0.610", "7.2%")),
+        (0.5, 1.0, ("0.500", "100.0%")),
+        (0.4999999, 0.0, ("0.4999999", "0.0%")),
+        (0.9, 0.99999, ("0.900", "above 99.9%")),
+        (0.1, 0.0001, ("0.100", "below 0.1%")),
+    ],
+)
+def test_no_rounding_decides_anything(score: float, probability: float, shown: tuple[str, str]) -> None:
+    """The decision was made on the score, and nothing that is not certain looks so."""
+    (row,) = finding_rows(result(finding("A", score, "present" if score >= 0.5 else "absent", probability=probability)))
+    assert (row.score, row.probability) == shown
 
 
 def test_what_is_present_comes_first() -> None:

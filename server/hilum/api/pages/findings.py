@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from hilum.api.pages.words import Chip, chip, meaning, plain
@@ -63,18 +64,29 @@ def _words(result: Item) -> str:
     if result["outcome"] == Outcome.NOT_ANALYSED:
         return f"not analysed: {meaning(result['reason'])}" if result["reason"] else plain(result["outcome"])
     findings = result.get("findings") or ()
-    present = sorted((item for item in findings if item["decision"] == Decision.PRESENT), key=_number, reverse=True)
+    present = sorted((item for item in findings if item["decision"] == Decision.PRESENT), key=itemgetter("score"), reverse=True)
     if present:
-        named = ", ".join(f"{item['text']}{_KEEP}{_number(item):.2f}" for item in present[:_SHOWN])
+        named = ", ".join(f"{item['text']}{_KEEP}{_score(item, 2)}" for item in present[:_SHOWN])
         return named + (f" and {len(present) - _SHOWN} more" if len(present) > _SHOWN else "")
     if any(item["decision"] == Decision.ABSENT for item in findings):
         return "no finding reaches its operating point"
     return "no decision"
 
 
-def _number(item: Item) -> float:
-    """What the decision was made on: the probability where there is one."""
-    return float(item["score"] if item["probability"] is None else item["probability"])
+def _score(item: Item, places: int) -> str:
+    """What the decision was made on, also where there is a probability: never across the operating point by rounding."""
+    score, point = float(item["score"]), item["operating_point"]
+    text = f"{score:.{places}f}"
+    is_on_its_side = point is None or (float(text) >= point) == (score >= point)
+    return text if is_on_its_side else repr(score)
+
+
+def _share(probability: float) -> str:
+    """Percent, in which nothing uncertain is certain."""
+    text = f"{probability:.1%}"
+    if text == "100.0%" and probability < 1:
+        return "above 99.9%"
+    return "below 0.1%" if text == "0.0%" and probability > 0 else text
 
 
 def finding_rows(result: Item) -> list[FindingRow]:
@@ -89,8 +101,8 @@ def _finding_row(item: Item) -> FindingRow:
     return FindingRow(
         text=item["text"],
         code=f"{item['code']['value']} {item['code']['scheme']}",
-        score=f"{item['score']:.3f}",
-        probability=None if item["probability"] is None else f"{item['probability']:.1%}",
+        score=_score(item, 3),
+        probability=None if item["probability"] is None else _share(item["probability"]),
         operating_point=None if point is None else f"{point:.3f}",
         decision=_DECISIONS.get(item["decision"]) or chip(item["decision"]),
         bar=_percent(item["score"]),
