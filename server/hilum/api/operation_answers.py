@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, model_validator
 
 from hilum.api.fields import UID_PATTERN, Answer, Moment
 from hilum.api.study_answers import CodeAnswer, LaneName
 from hilum.domain import CommitmentState, ConflictState, Outcome, RemovalReason
+from hilum.store.requeueing import reasons
 
 Stage = Literal["analyse", "assemble", "compare", "report", "deliver", "commit"]
 Role = Literal["receive", "analyse", "deliver"]
@@ -232,6 +233,9 @@ _ORDER_RULES: dict[str, Any] = {
     ],
     "if": {"required": ["destination"], "properties": {"destination": _TEXT}},
     "then": {"properties": {"stage": {"const": "deliver"}}},
+    "allOf": [
+        {"anyOf": [{"properties": {"stage": {"const": stage}, "reason": {"enum": [*reasons(stage), None]}}} for stage in get_args(Stage)]},
+    ],
     "examples": [{"stage": "deliver", "destination": "pacs"}],
 }
 
