@@ -53,6 +53,7 @@ def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_pa
 
 def test_an_acknowledged_image_that_waits_long_for_its_row_is_a_problem(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "state/archive", "gone-listener-0")
+    archive.make()
     with archive.held(archive.process), archive.begin() as incoming:
         file = incoming.commit()
     assert found(tmp_path)["unindexed"].ok, "every image waits for a moment"

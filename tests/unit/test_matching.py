@@ -47,7 +47,7 @@ def test_an_archive_that_is_not_mounted_is_not_begun_anew(settings: Settings) ->
     archive.root.mkdir()  # where it was mounted
     refused = "archive: the ledger names images, but there is no archive in "
     url = settings.ledger_url
-    for begin in (Supervisor(settings)._open_ledger, lambda: begin_archive(url, archive), archive.held("a").__enter__):
+    for begin in (Supervisor(settings)._require_archive, lambda: begin_archive(url, archive), archive.held("a").__enter__):
         with pytest.raises((ConfigurationError, FileNotFoundError)):
             begin()
     assert (checked(settings)[0], checked(settings)[1].startswith(refused)) == (False, True)
@@ -71,7 +71,7 @@ def test_a_ledger_that_is_gone_is_not_begun_anew_and_what_it_lacks_is_taken_back
     kept = ledger_file.rename(ledger_file.with_name("kept"))
     begun = "ledger: there is none yet, but "
     with pytest.raises(ConfigurationError, match=begun):
-        Supervisor(settings)._open_ledger()
+        Supervisor(settings)._require_ledger()
     assert (checked(settings)[0], checked(settings)[1].startswith(begun), ledger_file.exists()) == (False, True, False)
     kept.rename(ledger_file)
     with contextlib.closing(Ledger(settings.ledger_url)) as ledger:  # a row that is not in its place any more, and is nobody's loss

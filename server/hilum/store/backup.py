@@ -14,7 +14,7 @@ from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Literal
 
-from sqlalchemy import Engine, create_engine, delete, inspect, select, update
+from sqlalchemy import Engine, column, create_engine, delete, inspect, select, table, update
 from sqlalchemy.engine import make_url
 
 from hilum.domain import WorkState
@@ -116,9 +116,10 @@ def _stand_still(file: Path) -> None:
     with engine.begin() as connection:
         given_back = {"state": WorkState.DUE, "lease_token": None, "leased_until": None}
         known = inspect(connection).get_table_names()  # an earlier version had fewer
-        for table in (table for name, table in WORK_TABLES.items() if name in known):
-            values = {**given_back, "attempts": table.c.attempts - 1}
-            connection.execute(update(table).where(table.c.state == WorkState.LEASED).values(values))
+        for name in WORK_TABLES.keys() & known:
+            held = table(name, *map(column, ("state", "attempts", "lease_token", "leased_until")))  # nor all columns
+            values = {**given_back, "attempts": held.c.attempts - 1}
+            connection.execute(update(held).where(held.c.state == WorkState.LEASED).values(values))
         connection.execute(update(destination).values(owner=None, owned_until=None))
         connection.execute(delete(process))
     engine.dispose()

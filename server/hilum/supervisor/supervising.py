@@ -103,8 +103,7 @@ class Supervisor:
         self._bind_ports()
         if self.role == ALL:
             migrate_at_rest(self.settings, self.role)  # it cannot be taken back, so all else that may be refused comes first
-        if self._runs("listener") or self._runs("analyser") or self._runs("api"):  # others may be on a host that does not see it
-            require_archive(self.settings.ledger_url, Archive(self.settings.archive_dir))
+        self._require_archive()
         if self._runs("analyser") or self._runs("dispatcher"):
             with _needing_ledger(), contextlib.closing(Rollouts(self.settings.ledger_url)) as rollouts:
                 keep_releases(self.settings, rollouts)
@@ -163,6 +162,10 @@ class Supervisor:
             require_not_newer(url)
         else:
             require_revision(url)
+
+    def _require_archive(self) -> None:
+        if self.role != "dispatcher":  # it may be on a host that does not see objects
+            require_archive(self.settings.ledger_url, Archive(self.settings.archive_dir))
 
     def _start_all(self) -> None:
         if any(child.role == "listener" for child in self._children):
