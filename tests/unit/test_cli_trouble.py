@@ -127,6 +127,18 @@ def test_root_leaves_nothing_to_a_server_that_is_somebody_else(closed: Path) -> 
     assert hilum(closed, "migrate").returncode == 2, "the folder stands for what is not there yet"
 
 
+def test_what_a_mounted_file_system_has_beside_the_archive_was_left_by_nobody(closed: Path) -> None:
+    found = closed / "archive" / "lost+found"
+    (closed / "archive" / "locks").mkdir(parents=True)
+    found.mkdir()
+    if os.geteuid() == 0:
+        for path in (closed, closed / "ledger.sqlite", closed / "archive", closed / "archive" / "locks"):
+            os.chown(path, NOBODY, NOBODY)
+    else:
+        found.chmod(0)
+    assert [check.ok for check in usable(Settings(site=Site(state_dir=closed)))] == [True]
+
+
 def test_check_says_what_another_user_has_left_in_the_archive(closed: Path) -> None:
     settings, left = Settings(site=Site(state_dir=closed)), closed / "archive" / "13"
     (closed / "archive" / "locks").mkdir(parents=True)

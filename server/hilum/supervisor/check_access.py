@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shlex
 import stat
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from hilum.wiring.watching import LISTS_FOLDER
 
 _LOOKED_AT: Final = 20_000  # of an archive of millions: the newest, within a second
 _FOLDER: Final = os.R_OK | os.W_OK | os.X_OK
+_OURS: Final = re.compile("locks|unindexed|quarantine|[0-9a-f]{2}")  # an archive may be a mount: lost+found is its file system's
 
 
 def access(settings: Settings) -> Iterator[Check]:
@@ -68,7 +70,7 @@ def _kept(archive: Path) -> Iterator[tuple[Path, int]]:
     if not archive.exists():
         return
     yield archive, _FOLDER
-    below = _newest_first(archive)
+    below = [path for path in _newest_first(archive) if _OURS.fullmatch(path.name)]
     for folder in sorted(below, key=lambda path: path.name not in {"locks", "unindexed"}):
         yield from _with_contents(folder)
 
