@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 from hilum.domain import Advance, ReadingState
@@ -9,8 +10,8 @@ from hilum.settings import Sender, Settings
 from hilum.store import schema
 from hilum.store.ledger import Ledger
 from hilum.supervisor.stranded_watch import StrandedWatch
-from tests.support.arrivals import QUIET_SECONDS
-from tests.support.street import Clock, Street
+from tests.support.arrivals import QUIET_SECONDS, arrival_of
+from tests.support.street import RELEASE, Clock, Street
 
 SETTINGS = Settings(senders={"MOBILE_DR": Sender(quiet_seconds=86400.0)})  # no study of its own; the others must not wait a day for that
 HOUR = 3600.0
@@ -52,6 +53,16 @@ def test_a_step_is_seen_while_the_server_runs_and_what_waits_rightly_goes_on(str
     (again,) = street.claim("analyse")
     ledger.advance("analyse", [(again.lease, Advance(ReadingState.ANALYSED, {}))])
     assert waits(street) == [("1.2.1", QUIET_SECONDS)]
+
+
+def test_a_study_waits_as_long_as_the_settings_said_with_which_it_came(street: Street, ledger: Ledger, clock: Clock) -> None:
+    """They may be those of another host, or those before a restart."""
+    clock.now = time.time()
+    arrival = arrival_of("1.2.1.1", "1.2.1", (RELEASE,), maximum_wait_seconds=86400.0, received_at=clock.now)
+    ledger.record([dataclasses.replace(arrival, quiet_seconds=2 * HOUR)])
+    street.read()
+    StrandedWatch(Settings(), clock, lambda: 0.0).look(ledger)
+    assert waits(street) == [("1.2.1", 2 * HOUR)]
 
 
 def test_a_host_that_is_behind_its_database_frees_nothing(street: Street, ledger: Ledger, clock: Clock) -> None:

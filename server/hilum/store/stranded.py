@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Table, bindparam, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Table, bindparam, or_, select, update
 
 from hilum.domain import WorkState
 from hilum.store.queues import QUEUES, in_state
@@ -22,9 +22,13 @@ def free(connection: Connection, stage: str, longest_seconds: float, now: float)
     queue = QUEUES[stage]
     table, is_due = queue.table, in_state(queue.table, WorkState.DUE)
     extra = [] if queue.extra is None else [queue.extra]
-    found = _chosen(connection, table, [is_due, *extra, table.c.due_at > now + longest_seconds + SKEW_SECONDS])
+    too_late = [is_due, *extra, table.c.due_at > now + longest_seconds + SKEW_SECONDS]
     if table is study:  # one sender's wait may be a day, and the index of what is due knows no study with open readings
         came_later = study.c.last_received_at > now + SKEW_SECONDS
+        # Else it waits as long as the settings of its listener said, which may be others than ours: those of before, or of another host.
+        too_late.append(or_(came_later, study.c.collecting_since > now + SKEW_SECONDS, study.c.due_at > study.c.quiet_until))
+    found = _chosen(connection, table, too_late)
+    if table is study:
         found |= _chosen(connection, table, [is_due, came_later, study.c.quiet_until >= study.c.last_received_at])
     if found:
         begun = [_of_study(row, longest_seconds, now) if table is study else {"row": row.id, "due_at": now} for row in found.values()]
