@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import random
 import re
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, make_url, text
 
 from hilum.domain import Advance, DeliveryState, ReadingState, Rejection, RemovalReason, Result, StudyJob
 from hilum.store import change_views, recording
@@ -214,6 +215,35 @@ def test_a_cluster_that_counts_anew_is_followed_on(postgres_url: str) -> None:
         street.receive("1.2.1", 1)
         assert follower.follow() == ["1.2.1"]
     follower.views.close()
+
+
+def test_a_user_who_may_not_ask_for_the_cluster_starts_and_is_followed_on(postgres_url: str) -> None:
+    url, role = migrated_postgres(postgres_url), f"reader_{uuid.uuid4().hex[:8]}"
+    own = make_url(url).set(username=role).render_as_string(hide_password=False)
+    base = text("SELECT value FROM installation WHERE key = 'changes_base'")
+    follower, administrator = Follower(url), create_engine(url)
+    with closing(Ledger(url, Clock())) as ledger:
+        street = Street(ledger, Clock())
+        with administrator.begin() as connection:
+            connection.execute(text(f"CREATE ROLE {role} LOGIN"))
+            connection.execute(text(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}"))
+            connection.execute(text("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC"))
+        street.receive("1.2.0", 1)
+        follower.follow()
+        with administrator.begin() as connection:
+            before = connection.execute(base).scalar_one()
+            migrate(own)
+            assert connection.execute(base).scalar_one() == before
+            lower = "UPDATE installation SET value = CAST(CAST(value AS bigint) - 1000000 AS text) WHERE key = 'changes_base'"
+            connection.execute(text(lower))
+        migrate(own)
+        street.receive("1.2.1", 1)
+        assert follower.follow() == ["1.2.1"]
+    follower.views.close()
+    with administrator.begin() as connection:
+        connection.execute(text(f"DROP OWNED BY {role}"))
+        connection.execute(text(f"DROP ROLE {role}"))
+    administrator.dispose()
 
 
 @pytest.mark.parametrize("rank", range(3))

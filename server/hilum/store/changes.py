@@ -20,12 +20,18 @@ _BASE = "(SELECT CAST(value AS bigint) FROM installation WHERE key = 'changes_ba
 _HIGHEST = ", ".join(f"1 + coalesce((SELECT max(change) FROM {name} WHERE change IS NOT NULL), 0)" for name in _TABLES)  # noqa: S608 - our names
 # Another cluster, or this one at an earlier point: its transactions have other numbers.
 _IDENTITY = text("SELECT system_identifier || '.' || timeline_id FROM pg_control_system(), pg_control_checkpoint()")
+_MAY_BE_ASKED = text(
+    "SELECT coalesce(has_function_privilege(to_regprocedure('pg_control_system()'), 'EXECUTE')"
+    " AND has_function_privilege(to_regprocedure('pg_control_checkpoint()'), 'EXECUTE'), false)"
+)
+_NOT_TO_BE_ASKED = "unknown"
 _KNOWN = text("SELECT value FROM installation WHERE key = 'changes_of'")
+_NEXT_BEGUN = "CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint)"
+_IS_ABOVE = text(f"SELECT {_NEXT_BEGUN} + {_BASE} >= greatest({_HIGHEST})")
 _LOCK = text(f"LOCK TABLE {', '.join(_TABLES)} IN SHARE ROW EXCLUSIVE MODE")
 _FORGET = text("DELETE FROM installation WHERE key IN ('changes_base', 'changes_of')")
 _WRITE = text(
-    "INSERT INTO installation (key, value) VALUES ('changes_of', :identity), "
-    "('changes_base', CAST(:now - CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS bigint) AS text))"
+    f"INSERT INTO installation (key, value) VALUES ('changes_of', :identity), ('changes_base', CAST(:now - {_NEXT_BEGUN} AS text))"  # noqa: S608
 )
 
 
@@ -67,10 +73,24 @@ def begin(connection: Connection) -> None:
     """Let the numbers begin at the time where the transactions' own numbers are not those of before (PostgreSQL). Idempotent."""
     if connection.dialect.name != "postgresql":
         return
-    identity = connection.execute(_IDENTITY).scalar_one()
-    if connection.execute(_KNOWN).scalar_one_or_none() == identity:
+    identity = _identity(connection)
+    if _is_known(connection, identity):
         return
     connection.execute(_LOCK)  # who writes has the base of before
-    if connection.execute(_KNOWN).scalar_one_or_none() != identity:  # else another host was faster
+    if not _is_known(connection, identity):  # else another host was faster
         connection.execute(_FORGET)
         connection.execute(_WRITE, {"identity": identity, "now": int(time.time() * 1e6)})
+
+
+def _identity(connection: Connection) -> str:
+    """Any user may ask for it, unless an administrator has taken that away; no reason not to start."""
+    may_be_asked = connection.execute(_MAY_BE_ASKED).scalar_one()
+    return str(connection.execute(_IDENTITY).scalar_one()) if may_be_asked else _NOT_TO_BE_ASKED
+
+
+def _is_known(connection: Connection, identity: str) -> bool:
+    """Of one that is not told: whether the next number is above all that there are. An earlier point of the same cluster is not seen so."""
+    known = connection.execute(_KNOWN).scalar_one_or_none()
+    if identity != _NOT_TO_BE_ASKED or known is None:
+        return bool(known == identity)
+    return bool(connection.execute(_IS_ABOVE).scalar_one())
