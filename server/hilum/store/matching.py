@@ -23,7 +23,7 @@ def require_ledger(url: str, archive: Archive) -> None:
 
     It would have another identity: what is sent again would be reported again, under other UIDs.
     """
-    if archive.has_objects and not is_begun(url):
+    if not is_begun(url) and archive.has_objects:  # in this order: of an archive whose files retention took, each folder is looked into
         advice = "Restore it (docs/operations.md); for a new installation move the archive away."
         raise ConfigurationError([f"ledger: there is none yet, but {archive.root} holds objects, so it is missing. {advice}"])
 
