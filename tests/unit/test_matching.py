@@ -40,14 +40,18 @@ def checked(settings: Settings) -> tuple[bool, str]:
     return found.ok, found.detail
 
 
-def test_an_archive_that_is_not_mounted_is_not_begun_anew(settings: Settings) -> None:
+def test_an_archive_that_is_not_mounted_is_not_begun_anew(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Supervisor, "_bind_ports", lambda _supervisor: None)
     archive = Archive(settings.archive_dir)
     assert checked(settings) == (True, str(archive.root))
     away = archive.root.rename(archive.root.with_name("away"))
     archive.root.mkdir()  # where it was mounted
     refused = "archive: the ledger names images, but there is no archive in "
     url = settings.ledger_url
-    for begin in (Supervisor(settings)._require_archive, lambda: begin_archive(url, archive), archive.held("a").__enter__):
+    for role in ("api", "listener"):
+        with pytest.raises(ConfigurationError, match=refused):
+            Supervisor(settings, role).run()
+    for begin in (lambda: begin_archive(url, archive), archive.held("a").__enter__):
         with pytest.raises((ConfigurationError, FileNotFoundError)):
             begin()
     assert (checked(settings)[0], checked(settings)[1].startswith(refused)) == (False, True)
@@ -71,7 +75,7 @@ def test_a_ledger_that_is_gone_is_not_begun_anew_and_what_it_lacks_is_taken_back
     kept = ledger_file.rename(ledger_file.with_name("kept"))
     begun = "ledger: there is none yet, but "
     with pytest.raises(ConfigurationError, match=begun):
-        Supervisor(settings)._require_ledger()
+        Supervisor(settings).run()
     assert (checked(settings)[0], checked(settings)[1].startswith(begun), ledger_file.exists()) == (False, True, False)
     kept.rename(ledger_file)
     with contextlib.closing(Ledger(settings.ledger_url)) as ledger:  # a row that is not in its place any more, and is nobody's loss
