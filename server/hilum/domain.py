@@ -535,7 +535,8 @@ class Document:
 class ReportJob:
     """A claimed result with the images that it names, and the document that a new one replaces (kind to document).
 
-    `held`: for each destination the newest earlier structured report that it may hold, of whatever SOP Class.
+    `held`: for each destination the newest earlier structured report that it may hold, of whatever SOP Class. `pictured`: destinations
+    that may hold an earlier heat map.
     """
 
     lease: Lease
@@ -544,6 +545,7 @@ class ReportJob:
     instances: tuple[Instance, ...]
     predecessors: Mapping[str, Document]
     held: Mapping[str, Document] = field(default_factory=dict)
+    pictured: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

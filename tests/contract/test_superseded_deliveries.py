@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hilum.domain import Advance, DeliveryJob, DeliveryState, Job, ReportJob
+from hilum.domain import Advance, DeliveryJob, DeliveryState, Document, Job, NewDocument, ReportJob, ResultState
 from hilum.pipeline import STAGES, StageLoop
 from hilum.settings import Pipeline
 from hilum.store.ledger import Ledger
@@ -144,3 +144,20 @@ def test_a_class_that_was_refused_is_still_known_as_that(street: Street) -> None
     assert isinstance(second, ReportJob)
     assert second.held == {}
     assert set(second.predecessors) == {"json"}
+
+
+def test_who_may_have_a_heat_map_is_known_and_who_never_was_sent_it_not(street: Street) -> None:
+    street.receive(STUDY, 1)
+    street.read()
+    street.assemble()
+    (job,) = street.claim("report")
+    picture = Document("heatmap", "application/dicom", b"picture", "1.2.840.10008.5.1.4.1.1.7", "2.25.7", "2.25.6")
+    street.ledger.advance("report", [(job.lease, Advance(ResultState.REPORTED, documents=[NewDocument(picture, (PACS, "paused"))]))])
+    (sent,) = claimed(street)
+    street.ledger.advance("deliver", [(sent.lease, Advance(DeliveryState.DELIVERED))])
+    street.receive(STUDY, 2)
+    street.read()
+    street.assemble()
+    (second,) = street.claim("report")
+    assert isinstance(second, ReportJob)
+    assert (second.pictured, second.held, list(second.predecessors)) == (frozenset({PACS}), {}, ["heatmap"])

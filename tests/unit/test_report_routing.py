@@ -36,6 +36,7 @@ RELEASE = make_release()
 QUIET = Destination(kind="folder", path=Path("quiet"))
 ASKING = Destination(kind="folder", path=Path("asking"), report_not_analysed=True)
 JSON_ONLY = Destination(kind="folder", path=Path("json"), documents=("json",), report_not_analysed=True)
+DRAWN = Document("heatmap", "application/dicom", b"", "1.2.840.10008.5.1.4.1.1.7", "2.25.3", "2.25.2")
 
 
 class HereAndNow(ReportPool):
@@ -59,8 +60,8 @@ def held(uid: str, sop_class: Any = SR_LADDER[0]) -> Document:
     return Document(sop_class.kind, "application/dicom", b"", sop_class.sop_class_uid, uid, "2.25.9")
 
 
-async def routed(tmp_path: Path, claimed: ReportJob) -> dict[str, tuple[str, ...]]:
-    destinations = {"quiet": QUIET, "asking": ASKING, "json": JSON_ONLY}
+async def routed(tmp_path: Path, claimed: ReportJob, more: dict[str, Destination] | None = None) -> dict[str, tuple[str, ...]]:
+    destinations = {"quiet": QUIET, "asking": ASKING, "json": JSON_ONLY, **(more or {})}
     settings = Settings.model_construct(**{name: field.get_default() for name, field in Settings.model_fields.items()})
     settings = settings.model_copy(update={"destinations": destinations})
     ledger = Ledger(migrated_sqlite(tmp_path))
@@ -88,6 +89,19 @@ def test_that_nothing_was_analysed_goes_where_it_was_asked_for(tmp_path: Path) -
 def test_an_earlier_report_does_not_stay_the_last_word(tmp_path: Path) -> None:
     claimed = job(is_analysed=False, held={"quiet": held("2.25.1")})
     assert run(routed(tmp_path, claimed)) == {"sr": ("quiet", "asking"), "json": ("json",)}
+
+
+def test_a_sheet_that_takes_heat_maps_away_goes_where_one_may_lie_and_nowhere_else(tmp_path: Path) -> None:
+    """It would be the only thing that a destination has of a study of which it never heard."""
+    kinds = {"had": ("sr", "heatmap"), "never": ("sr", "heatmap"), "pictures": ("heatmap",), "cancelled": ("sr", "heatmap")}
+    more = {name: Destination(kind="folder", path=Path(name), documents=documents) for name, documents in kinds.items()}
+    claimed = job(is_analysed=False, held={"had": held("2.25.1"), "cancelled": held("2.25.1")})
+    shown = dataclasses.replace(claimed, predecessors={"heatmap": DRAWN}, pictured=frozenset({"had", "pictures"}))
+    assert run(routed(tmp_path, shown, more)) == {
+        "sr": ("asking", "had", "cancelled"),
+        "json": ("json",),
+        "heatmap": ("had", "pictures"),
+    }
 
 
 def test_a_report_names_what_each_destination_holds_once() -> None:

@@ -71,10 +71,14 @@ def build_documents(
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The documents of a result; `heat_map_left_out` says why a heat map that was asked for is not drawn."""
+    """The documents of a result; `heat_map_left_out` says why a heat map that was asked for is not drawn.
+
+    `takes_heat_map_away`: the heat map among them is a sheet of words, for those alone who may have an earlier one.
+    """
 
     documents: list[Document]
     heat_map_left_out: str | None
+    takes_heat_map_away: bool = False
 
 
 def build_report(
@@ -102,4 +106,5 @@ def build_report(
     if made is None:
         return Report(build_documents(job, release, context, kinds, None, template), None)
     picture, named = made
-    return Report([*build_documents(job, release, context, kinds, named, template), picture], named.left_out)
+    documents = [*build_documents(job, release, context, kinds, named, template), picture]
+    return Report(documents, named.left_out, takes_heat_map_away=not named.sop_instance_uid)

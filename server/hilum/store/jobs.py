@@ -82,6 +82,7 @@ def _report_job(connection: Connection, row: Row[Any], lease: Lease) -> ReportJo
         instances=_instances(connection, row.study_instance_uid),
         predecessors=_predecessors(connection, row.supersedes_id),
         held=_held(connection, row.supersedes_id),
+        pictured=_pictured(connection, row.supersedes_id),
     )
 
 
@@ -139,6 +140,17 @@ def _held(connection: Connection, result_id: int | None) -> dict[str, Document]:
             if row.destination not in found and _may_be_held(connection, row.id, row.destination):
                 found[row.destination] = codec.document_of(row)
     return found
+
+
+def _pictured(connection: Connection, result_id: int | None) -> frozenset[str]:
+    """Destinations that may hold an earlier heat map. Its bytes are large, and are not read."""
+    found: set[str] = set()
+    for ancestor in _ancestors(connection, result_id):
+        joined = document.join(delivery, delivery.c.document_id == document.c.id)
+        query = select(document.c.id, delivery.c.destination).select_from(joined)
+        rows = connection.execute(query.where(document.c.result_id == ancestor, document.c.kind == "heatmap")).all()
+        found.update(row.destination for row in rows if row.destination not in found and _may_be_held(connection, row.id, row.destination))
+    return frozenset(found)
 
 
 def _ancestors(connection: Connection, result_id: int | None) -> Iterator[int]:

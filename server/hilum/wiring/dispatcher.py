@@ -155,7 +155,8 @@ class ReportHandler:
         telemetry.REPORT_SECONDS.labels("+".join(item.kind for item in report.documents)).observe(time.perf_counter() - started)
         left_out = report.heat_map_left_out
         values = {} if left_out is None else {"detail": f"heat map left out: {left_out}"}
-        return Advance(ResultState.REPORTED, values, documents=[self._address(document, job) for document in report.documents])
+        documents = [self._address(document, job, takes_away=report.takes_heat_map_away) for document in report.documents]
+        return Advance(ResultState.REPORTED, values, documents=documents)
 
     async def _build(self, job: ReportJob, release: Release, kinds: tuple[str, ...]) -> Report:
         takers = [item for name, item in self._settings.destinations.items() if self._wants("heatmap", name, job)]
@@ -164,9 +165,14 @@ class ReportHandler:
         sources = await self._heat_maps.sources(job)
         return await self._builder.with_heat_map(job, release, kinds, sources)
 
-    def _address(self, document: Document, job: ReportJob) -> NewDocument:
-        """Where a document goes. Untrained weights go only where somebody asked for them (promise 8)."""
+    def _address(self, document: Document, job: ReportJob, *, takes_away: bool = False) -> NewDocument:
+        """Where a document goes. Untrained weights go only where somebody asked for them (promise 8).
+
+        `takes_away`: a heat map is a sheet that takes an earlier one away. Who never had one would learn nothing from it.
+        """
         takers = {name: item for name, item in self._settings.destinations.items() if self._wants(document.kind, name, job)}
+        if takes_away and document.kind == "heatmap":
+            takers = {name: item for name, item in takers.items() if name in job.pictured}
         allowed = tuple(name for name, item in takers.items() if job.result.is_trained or item.accept_untrained)
         withheld = {name: "untrained_weights" for name in takers if name not in allowed}
         withheld |= {name: "sender_unknown" for name in allowed if not self._knows_way(takers[name], job)}
@@ -182,7 +188,8 @@ class ReportHandler:
         not hold any more, so it gets a successor.
         """
         handling = self._settings.handling_of(job.study.calling_ae_title, job.study.called_ae_title)
-        if name not in handling.destinations and name not in job.held:
+        has_earlier = name in job.held or (kind == "heatmap" and name in job.pictured)
+        if name not in handling.destinations and not has_earlier:
             return False
         destination = self._settings.destinations[name]
         is_silent = kind == "sr" and not _has_findings(job) and not destination.report_not_analysed and name not in job.held
