@@ -77,7 +77,7 @@ def lines_in_json(content: dict[str, Any]) -> list[tuple[str, str, float]]:
 
 def _line(finding: dict[str, Any]) -> tuple[str, str, float]:
     name = finding["text"] if finding["code"]["scheme"].startswith("99") else finding["code"]["meaning"]
-    return name, PRESENCE[finding["decision"]][1], said_in_json(finding)[3]
+    return name, PRESENCE[finding["decision"]][1], float(f"{said_in_json(finding)[3]:.7g}")  # text has no Floating Point Value
 
 
 def lines_in_text(report: Dataset) -> Iterator[tuple[str, str, float]]:

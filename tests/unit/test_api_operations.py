@@ -89,18 +89,18 @@ def dead_delivery(rig: Rig) -> None:
     rig.street.assemble()
     rig.street.report()
     (job,) = rig.street.claim("deliver")
-    rig.street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "refused_0122"}))])
+    rig.street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "sop_class_refused"}))])
 
 
 @pytest.mark.parametrize(
     ("order", "count"),
     [
         ({"destination": "pacs"}, 1),
-        ({"reason": "refused_0122"}, 1),
+        ({"reason": "sop_class_refused"}, 1),
         ({"reason": "attempts_exhausted"}, 0),
         ({"study_instance_uid": "1.2.3"}, 1),
         ({"study_instance_uid": "1.2.4"}, 0),
-        ({"reason": "refused_0122", "destination": "pacs", "study_instance_uid": "1.2.3"}, 1),
+        ({"reason": "sop_class_refused", "destination": "pacs", "study_instance_uid": "1.2.3"}, 1),
         ({"all": True}, 1),
     ],
 )
