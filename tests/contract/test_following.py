@@ -28,6 +28,7 @@ from tests.support.ledgers import migrated_postgres, migrated_sqlite
 from tests.support.street import RELEASE, Clock, Street
 
 STUDIES = [f"1.2.{number}" for number in range(6)]
+LOWER = text("UPDATE installation SET value = CAST(CAST(value AS bigint) - 1000000 AS text) WHERE key = 'changes_base'")
 
 
 class Follower:
@@ -209,8 +210,7 @@ def test_a_cluster_that_counts_anew_is_followed_on(postgres_url: str) -> None:
         follower.follow()
         with ledger._engine.begin() as connection:
             connection.execute(text("UPDATE installation SET value = 'another' WHERE key = 'changes_of'"))
-            lower = "UPDATE installation SET value = CAST(CAST(value AS bigint) - 1000000 AS text) WHERE key = 'changes_base'"
-            connection.execute(text(lower))
+            connection.execute(LOWER)
         migrate(url)
         street.receive("1.2.1", 1)
         assert follower.follow() == ["1.2.1"]
@@ -234,8 +234,7 @@ def test_a_user_who_may_not_ask_for_the_cluster_starts_and_is_followed_on(postgr
             before = connection.execute(base).scalar_one()
             migrate(own)
             assert connection.execute(base).scalar_one() == before
-            lower = "UPDATE installation SET value = CAST(CAST(value AS bigint) - 1000000 AS text) WHERE key = 'changes_base'"
-            connection.execute(text(lower))
+            connection.execute(LOWER)
         migrate(own)
         street.receive("1.2.1", 1)
         assert follower.follow() == ["1.2.1"]

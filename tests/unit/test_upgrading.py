@@ -68,6 +68,7 @@ def test_nobody_migrates_under_a_server_of_this_state_folder(settings: Settings)
     [
         ("analyser", False, 2.0, True),
         ("analyser", False, 12.0, False),  # it was killed
+        ("analyser", False, -3600.0, False),  # the clock was set back
         ("analyser", True, 2.0, False),  # so was this one, as nobody has its number
         ("supervisor", False, 2.0, False),  # it has no word for its end, and its children have ended
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 from typing import Any
 
 from hilum.errors import ConfigurationError
@@ -41,5 +42,6 @@ def _alive(url: str) -> list[str]:
 
 
 def _is_alive(item: dict[str, Any]) -> bool:
+    """A beat of a time that will come again, as a clock leaves that was set back, is none (see `Ledger.silent`)."""
     is_gone = item["host"] == socket.gethostname() and not is_ours(item["pid"])
-    return bool(item["age_seconds"] < _SILENT_SECONDS) and not is_gone
+    return abs(time.time() - item["beat_at"]) < _SILENT_SECONDS and not is_gone
