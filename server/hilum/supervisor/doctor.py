@@ -111,7 +111,7 @@ def _direct_io(settings: Settings, existing: Path) -> Check:
 
 def _ledger(settings: Settings) -> Iterator[Check]:
     url = settings.ledger_url
-    yield Check("ledger", ok=True, detail="SQLite, will be made at the first start") if _is_new(url) else _revision(url)
+    yield Check("ledger", ok=True, detail="SQLite, none yet") if _is_new(url) else _revision(url)
 
 
 def _is_new(url: str) -> bool:
