@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy.exc import DatabaseError
 
 from hilum.api.serve import serve_api
 from hilum.errors import Retry
+from hilum.store.database import DAMAGED, RESTORE
 from tests.support.api_client import TOKEN, Rig, open_rig
 
 PROBLEM = "application/problem+json"
@@ -114,6 +117,36 @@ def test_a_corrupt_ledger_tells_no_secrets(rig: Rig) -> None:
     assert (response.status_code, response.headers["content-type"]) == (503, PROBLEM)
     assert not [word for word in ("DOE", "SELECT", "Traceback", "sqlite") if word in response.text]
     assert rig.get("/health/ready", 503)["roles"][0]["checks"][0]["detail"] == "the ledger is damaged"
+
+
+@pytest.mark.parametrize(
+    ("path", "order"),
+    [
+        ("/api/v1/studies/1.2.3/complete", None),
+        ("/api/v1/destinations/pacs/pause", None),
+        ("/api/v1/requeue", {"stage": "deliver", "destination": "pacs"}),
+    ],
+)
+def test_a_verb_on_a_damaged_ledger_says_what_to_do(rig: Rig, path: str, order: dict[str, str] | None) -> None:
+    """Not 500, which says nothing, and no Retry-After: no later try mends it."""
+    rig.views.close()
+    for file in rig.folder.glob("ledger.sqlite-*"):
+        file.unlink()
+    (rig.folder / "ledger.sqlite").write_bytes(b"DOE^JANE" * 1000)
+    response = rig.client.post(path, json=order)
+    assert (response.status_code, response.headers["content-type"]) == (503, PROBLEM)
+    assert response.json()["detail"] == f"{DAMAGED}. {RESTORE}"
+    assert "retry-after" not in response.headers
+
+
+def test_a_statement_that_is_wrong_is_a_bug_and_no_damage(tmp_path: Path) -> None:
+    def wrong(stage: str, **_: str | None) -> int:
+        raise DatabaseError("SELECT 'DOE^JANE'", None, sqlite3.DatabaseError("no such column"))
+
+    with open_rig(tmp_path, requeue=wrong) as rig:
+        response = rig.client.post("/api/v1/requeue", json={"stage": "deliver", "destination": "pacs"})
+    assert (response.status_code, response.headers["content-type"]) == (500, PROBLEM)
+    assert "DOE" not in response.text
 
 
 def test_a_bug_is_500_without_its_words(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
+from sqlalchemy.exc import DatabaseError
 from starlette.exceptions import HTTPException
 
 from hilum.errors import Retry
 from hilum.store.cursor import BadCursor
-from hilum.store.database import AWAY
+from hilum.store.database import AWAY, DAMAGED, RESTORE, is_damaged
 
 MEDIA_TYPE = "application/problem+json"
 HEADERS: Final = {
@@ -90,9 +91,18 @@ def _on_bad_cursor(_request: Request, error: Exception) -> JSONResponse:
 
 def _on_retry(_request: Request, error: Exception) -> JSONResponse:
     """503. The words of a database's own error stay in the log."""
+    if is_damaged(error):
+        return problem(503, f"{DAMAGED}. {RESTORE}")  # without a time: no later try mends it
     seconds = (error.after_seconds if isinstance(error, Retry) else None) or _RETRY_SECONDS
     detail = error.detail if isinstance(error, Retry) else "the ledger does not answer"
     return problem(503, f"{detail}; try again later", headers={"Retry-After": str(max(1, round(seconds)))})
+
+
+def _on_database(request: Request, error: Exception) -> JSONResponse:
+    """Raises what is no damage: a bug of ours, which is to be seen with its traceback."""
+    if not is_damaged(error):
+        raise error
+    return _on_retry(request, error)
 
 
 def _on_bug(_request: Request, _error: Exception) -> JSONResponse:
@@ -105,6 +115,7 @@ _ANSWERS: Final[Mapping[type[Exception], Callable[[Request, Exception], JSONResp
     RequestValidationError: _on_invalid,
     BadCursor: _on_bad_cursor,
     **dict.fromkeys((Retry, *AWAY), _on_retry),
+    DatabaseError: _on_database,  # behind those of AWAY that are of its kind
 }
 EXPECTED: Final = tuple(_ANSWERS)
 """Errors that have an answer of their own; anything else is a bug."""
