@@ -407,6 +407,14 @@ def test_one_host_keeps_house(ledger_url: str, archive: Archive, clock: Clock, r
     other.close()
 
 
+def test_a_clock_that_was_set_back_does_not_keep_house_for_who_is_gone(clock: Clock, retention: Retention) -> None:
+    """The server is started again under another name: else nothing would leave the archive until the time has come again."""
+    clock.now += 365 * 24 * HOUR
+    assert retention.hold("before", 60)
+    clock.now -= 365 * 24 * HOUR
+    assert retention.hold("after", 60)
+
+
 def test_associations_are_forgotten_after_their_time(street: Street, clock: Clock, retention: Retention) -> None:
     begun = [clock.now - hours * HOUR for hours in (5, 3, 1)]
     street.ledger.record_associations(

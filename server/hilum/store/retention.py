@@ -23,6 +23,7 @@ from hilum.store.archive import Archive
 from hilum.store.database import begin_part, open_engine, open_reader, sync_of
 from hilum.store.expiring import Removed
 from hilum.store.schema import delivery, document, installation, instance, reading, result, study
+from hilum.store.stranded import SKEW_SECONDS
 
 _OWNER = "retention_owner"
 _LOOKED_AT = 1000  # images of one look; among them, the study that was delivered first goes first
@@ -71,8 +72,8 @@ class Retention:
                 if held is None:
                     connection.execute(insert(installation).values(key=_OWNER, value=value))
                     return True
-                if (known := json.loads(held))["owner"] != owner and known["until"] > now:
-                    return False
+                if (known := json.loads(held))["owner"] != owner and now < known["until"] <= now + seconds + SKEW_SECONDS:
+                    return False  # until later than that nobody owns it: a clock was set back, and who held it may be gone
                 connection.execute(update(installation).where(key).values(value=value))
                 return True
         except IntegrityError:  # two processes began at once
