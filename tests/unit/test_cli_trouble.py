@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -117,10 +118,13 @@ def test_root_leaves_nothing_to_a_server_that_is_somebody_else(closed: Path) -> 
     phantom.save(phantom.make_instance(seed=3, rows=16, columns=16), image)
     for path in (closed, closed / "ledger.sqlite", image):
         os.chown(path, NOBODY, NOBODY)
-    for command in (("ingest", image), ("conflicts", "keep", "1")):
+    (archive / "locks").mkdir(parents=True)
+    os.chown(archive / "locks", NOBODY, NOBODY)
+    for command in (("ingest", image), ("conflicts", "keep", "1"), ("recover", "--yes")):
         refused = hilum(closed, *command)
         assert (refused.returncode, "sudo -u nobody hilum" in refused.stderr) == (2, True), refused.stderr
-    assert not archive.exists()
+    assert [path.name for path in archive.rglob("*")] == ["locks"]
+    shutil.rmtree(archive)
     assert "1 stored" in hilum(closed, "ingest", image, user=NOBODY).stdout
     assert "1 known" in hilum(closed, "ingest", image, user=NOBODY).stdout
     (closed / "ledger.sqlite").unlink()

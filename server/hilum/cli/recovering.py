@@ -21,6 +21,7 @@ def recover(
     settings = migrated_settings(config)
     from hilum import telemetry  # noqa: PLC0415 - imports what other commands do not need
     from hilum.wiring.recovering import orphans_of, recover_orphans  # noqa: PLC0415 - the same
+    from hilum.wiring.same_user import require_same_user  # noqa: PLC0415 - the same
 
     telemetry.configure_logging("error", settings.log.format, "recover")
     with explained():
@@ -28,6 +29,7 @@ def recover(
         if not yes:
             print(f"{len(files)} objects have no row{': give --yes to take them' if files else ''}")
             raise typer.Exit(1 if files else 0)
+        require_same_user(settings)  # it moves files, and may be stopped on the way
         outcomes = recover_orphans(settings, files)
     said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
     print(f"{len(files)} objects had no row{f': {said}' if said else ''}")
