@@ -217,6 +217,25 @@ def test_a_cluster_that_counts_anew_is_followed_on(postgres_url: str) -> None:
     follower.views.close()
 
 
+def test_a_host_whose_clock_is_wrong_lets_the_numbers_begin_above_all_that_there_are(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL: as above, and the host that starts first shows a time long past."""
+    url = migrated_postgres(postgres_url)
+    follower = Follower(url)
+    with closing(Ledger(url, Clock())) as ledger:
+        street = Street(ledger, Clock())
+        street.receive("1.2.0", 1)
+        follower.follow()
+        with ledger._engine.begin() as connection:
+            connection.execute(text("UPDATE installation SET value = 'another' WHERE key = 'changes_of'"))
+        monkeypatch.setattr("hilum.store.changes.time.time", lambda: 0.0)
+        migrate(url)
+        street.receive("1.2.1", 1)
+        assert follower.follow() == ["1.2.1"]
+    follower.views.close()
+
+
 def test_a_user_who_may_not_ask_for_the_cluster_starts_and_is_followed_on(postgres_url: str) -> None:
     url, role = migrated_postgres(postgres_url), f"reader_{uuid.uuid4().hex[:8]}"
     own = make_url(url).set(username=role).render_as_string(hide_password=False)

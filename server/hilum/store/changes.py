@@ -2,7 +2,8 @@
 
 The numbers of a transaction are above those of all that ended before it began. SQLite has one writer at a time: one more than the highest,
 or the time, if that is more. PostgreSQL: the transaction's own number and `changes_base`; whoever reads goes as far as all transactions
-below have ended. Both begin at the time (microseconds since the epoch), so that a ledger that was restored gives no number twice.
+below have ended. Both begin at the time (microseconds since the epoch), so that a ledger that was restored gives no number twice, or above
+all that there are, if the time is wrong.
 docs/decisions/changes-by-transaction.md
 """
 
@@ -30,8 +31,10 @@ _NEXT_BEGUN = "CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS big
 _IS_ABOVE = text(f"SELECT {_NEXT_BEGUN} + {_BASE} >= greatest({_HIGHEST})")
 _LOCK = text(f"LOCK TABLE {', '.join(_TABLES)} IN SHARE ROW EXCLUSIVE MODE")
 _FORGET = text("DELETE FROM installation WHERE key IN ('changes_base', 'changes_of')")
+# Above all that there are, whatever the time is here, and for transactions that run already.
+_BEGINNING = f"greatest(CAST(:now AS bigint), {_HIGHEST}) - CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"
 _WRITE = text(
-    f"INSERT INTO installation (key, value) VALUES ('changes_of', :identity), ('changes_base', CAST(:now - {_NEXT_BEGUN} AS text))"  # noqa: S608
+    f"INSERT INTO installation (key, value) VALUES ('changes_of', :identity), ('changes_base', CAST({_BEGINNING} AS text))"  # noqa: S608
 )
 
 
