@@ -361,6 +361,20 @@ def test_what_found_no_pixels_is_read_when_they_come_again(street: Street, clock
     assert street.rows(schema.study) == [after]
 
 
+def test_a_file_that_the_archive_has_lost_is_given_up_for_the_same_bytes_alone(street: Street) -> None:
+    arrival = street._arrival("1.2.3", 1, Lane.LIVE, "CR1", RELEASE)
+    street.ledger.record([arrival])
+    path, ours = arrival.instance.path, arrival.instance
+    assert street.ledger.paths_of([dataclasses.replace(ours, digest="other"), dataclasses.replace(ours, sop_instance_uid="1.9")]) == {}
+    assert street.ledger.paths_of([ours]) == {ours.sop_instance_uid: path}
+    street.ledger.give_up_files({ours.sop_instance_uid: "another/by/now.dcm"})
+    assert same_file_again(street, path="studies/again.dcm") is RecordOutcome.DUPLICATE
+    street.ledger.give_up_files({ours.sop_instance_uid: path})
+    assert street.ledger.paths_of([ours]) == {}
+    assert same_file_again(street, path="studies/again.dcm") is RecordOutcome.RESTORED
+    assert street.ledger.paths_of([ours]) == {ours.sop_instance_uid: "studies/again.dcm"}
+
+
 def test_who_looks_for_pixels_in_the_moment_in_which_they_come_again_loses_its_lease(
     street: Street, clock: Clock, retention: Retention
 ) -> None:

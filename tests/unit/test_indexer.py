@@ -114,6 +114,22 @@ def test_the_same_bytes_again_are_a_duplicate_and_deleted(house: House) -> None:
     assert house.files() == before
 
 
+@pytest.mark.parametrize("copies", [1, 2])
+def test_the_same_bytes_again_are_kept_where_the_first_ones_are_gone(house: House, copies: int) -> None:
+    """Retention had deleted them and an older ledger was restored, or a disk has lost them: what comes is the only copy."""
+    house.index(house.put(data_set("1.2.3"), "1.2.3"))
+    ((lost,),) = house.rows("SELECT path FROM instance")
+    (house.archive.root / str(lost)).unlink()
+    house.execute("UPDATE reading SET state = 'not_analysed', reason = 'instance_missing'")
+    house.execute("UPDATE study SET open_readings = 0, state = 'closed'")
+    again = [house.put(data_set("1.2.3"), "1.2.3") for _ in range(copies)]
+    assert house.index(*again) == [RecordOutcome.RESTORED, *[RecordOutcome.DUPLICATE] * (copies - 1)]
+    ((path,),) = house.rows("SELECT path FROM instance WHERE pixels_removed_at IS NULL")
+    assert (path != lost, data_set_of(house.archive.root / str(path))) == (True, data_set("1.2.3"))
+    assert house.rows("SELECT state FROM reading") == [("due",)]
+    assert house.rows("SELECT state, open_readings FROM study") == [("due", 1)]
+
+
 def test_the_same_bytes_twice_in_one_batch(house: House) -> None:
     files = [house.put(data_set("1.2.3"), "1.2.3") for _ in range(2)]
     assert house.index(*files) == [RecordOutcome.NEW, RecordOutcome.DUPLICATE]

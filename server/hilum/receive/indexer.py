@@ -23,6 +23,7 @@ from hilum import telemetry, tracing
 from hilum.domain import Instance
 from hilum.receive.describe import describe
 from hilum.receive.file_lane import in_lane_of
+from hilum.receive.only_copies import keep_only_copies
 from hilum.receive.refusals import CannotUnderstand
 from hilum.receive.routing import arrivals_of
 from hilum.receive.threads import start_thread
@@ -76,7 +77,8 @@ def index(
         with telemetry.cpu("index_ledger"):
             arrivals = arrivals_of(list(described.values()), settings, ledger.ae_titles)
             pairs = zip(described, in_lane_of(described, arrivals), strict=True)
-            outcomes = ledger.record([replace(item, is_left_behind=True) if file in left_behind else item for file, item in pairs])
+            marked = [replace(item, is_left_behind=True) if file in left_behind else item for file, item in pairs]
+            outcomes = keep_only_copies(marked, ledger.record(marked), ledger, archive)
     except (DataError, IntegrityError) as error:
         again = partial(index, settings=settings, ledger=ledger, archive=archive, left_behind=left_behind)
         return _index_singly(list(described), error, archive, again)

@@ -18,8 +18,31 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from hilum.domain import ActivationMaps, Advance, AssociationRecord, CommitmentJob, CommitmentRequest, Job, Lease, Rejection, StudyJob
-from hilum.store import advancing, claiming, commitments, completing, forgetting, lanes, recording, rejecting, requeueing, stranded
+from hilum.domain import (
+    ActivationMaps,
+    Advance,
+    AssociationRecord,
+    CommitmentJob,
+    CommitmentRequest,
+    Instance,
+    Job,
+    Lease,
+    Rejection,
+    StudyJob,
+)
+from hilum.store import (
+    advancing,
+    claiming,
+    commitments,
+    completing,
+    forgetting,
+    gone_files,
+    lanes,
+    recording,
+    rejecting,
+    requeueing,
+    stranded,
+)
 from hilum.store.activation_maps import activation_maps
 from hilum.store.arrival import Arrival
 from hilum.store.claiming import Claim
@@ -106,6 +129,16 @@ class Ledger:
         self._doorbell.ring(bells)  # an image may be read while the disk is waited for
         self._sync()
         return outcomes
+
+    def paths_of(self, same: Sequence[Instance]) -> dict[str, str]:
+        """By SOP Instance UID, the `path` of each image with pixels whose bytes are these."""
+        with self._reader.begin() as connection:
+            return gone_files.paths_of(connection, same)
+
+    def give_up_files(self, paths: Mapping[str, str]) -> None:
+        """Write down that the archive has lost the pixels of these images: by SOP Instance UID, the `path` that was looked for."""
+        with self._engine.begin() as connection:
+            gone_files.give_up(connection, paths, self._clock())
 
     def record_associations(self, records: Sequence[AssociationRecord]) -> None:
         """Who sent what, and what was refused."""

@@ -1,0 +1,44 @@
+"""The same bytes once more, where the file that the row names is gone: what came is the only copy, and no duplicate to be deleted.
+
+A disk may have lost the file, or an older ledger was restored, which does not know that retention has deleted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hilum import telemetry
+from hilum.store.archive import Archive
+from hilum.store.arrival import Arrival
+from hilum.store.ledger import Ledger, RecordOutcome
+
+_log = telemetry.logger("receive")
+
+
+def keep_only_copies(
+    arrivals: Sequence[Arrival], outcomes: Sequence[RecordOutcome], ledger: Ledger, archive: Archive
+) -> list[RecordOutcome]:
+    """What became of each arrival after duplicates of what is gone have taken its place. Killed on the way, the next scan goes on."""
+    decided = list(outcomes)
+    positions = [position for position, outcome in enumerate(outcomes) if outcome is RecordOutcome.DUPLICATE]
+    if not positions:
+        return decided
+    paths = ledger.paths_of([arrivals[position].instance for position in positions])
+    if gone := {uid: path for uid, path in paths.items() if _is_gone(archive, path)}:
+        _log.warning("file_was_gone", count=len(gone), advice="the copies that came take their place; look why the archive has lost files")
+        ledger.give_up_files(gone)
+        again = [position for position in positions if arrivals[position].instance.sop_instance_uid in gone]
+        for position, outcome in zip(again, ledger.record([arrivals[position] for position in again]), strict=True):
+            decided[position] = outcome
+    return decided
+
+
+def _is_gone(archive: Archive, path: str) -> bool:
+    """Not where nobody can say: then what came is deleted, as any duplicate."""
+    try:
+        archive.locate(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
