@@ -162,6 +162,20 @@ def test_check_says_what_another_user_has_left_in_the_archive(closed: Path) -> N
     assert found.advice.endswith(f"chown -R --reference={closed / 'ledger.sqlite'} {closed / 'ledger.sqlite'} {closed / 'archive'}")
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may write everywhere")
+@pytest.mark.parametrize("is_root", [False, True])
+def test_check_says_that_root_has_begun_the_ledger_itself(closed: Path, *, is_root: bool) -> None:
+    """It is no model for the others then; where root is the server, in a folder of somebody else, it is."""
+    settings, locks = Settings(site=Site(state_dir=closed)), closed / "archive" / "locks"
+    locks.mkdir(parents=True)
+    for path in (closed,) if is_root else (closed, locks.parent, locks):
+        os.chown(path, NOBODY, NOBODY)
+    (found,) = usable(settings)
+    assert found.ok is is_root
+    ledger = closed / "ledger.sqlite"
+    assert is_root or found.advice == f"chown -R --reference={closed} {ledger} {locks.parent}"
+
+
 def test_migrate_by_a_stranger_says_who_has_to_run_it(closed: Path) -> None:
     done = stranger(closed / "below", "migrate")
     assert (done.returncode, done.stderr.startswith(f"hilum: {closed}"), AS_SERVER in done.stderr) == (2, True, True), done.stderr

@@ -42,19 +42,29 @@ def _is_open(path: Path) -> bool:
 def usable(settings: Settings) -> Iterator[Check]:
     """Whether this user can work with the ledger's files and the archive, or another one, as root has, has left something there."""
     files, archive = [path for path in ledger_files(settings.ledger_url) if path.exists()], settings.archive_dir
-    owner = (files[0] if files else settings.site.state_dir).stat().st_uid if settings.site.state_dir.exists() else os.geteuid()
+    reference = _of_server(files, settings)
+    owner = reference.stat().st_uid if reference.exists() else os.geteuid()
     looked_at = itertools.chain(((file, os.R_OK | os.W_OK) for file in files), _kept(archive))
     others = [path for path, wanted in itertools.islice(looked_at, _LOOKED_AT) if not _is_usable(path, wanted, owner)]
     if not others:
         yield Check("files", ok=True, detail="ledger and archive are this user's to read and write")
         return
-    reference, places = files[0] if files else settings.site.state_dir, [path for path in (*files, archive) if path.exists()]
+    places = [path for path in (*files, archive) if path.exists()]
     mend = f"chown -R --reference={' '.join(shlex.quote(str(path.resolve())) for path in (reference, *places))}"
     if os.geteuid() == 0:
         whose, advice = "were left by root to a server that is another user", mend
     else:
         whose, advice = "are not this user's to read and write", f"{AS_SERVER}; if it says the same, then as root: {mend}"
     yield Check("files", ok=False, detail=f"{len(others)} files or folders {whose}, such as {others[0]}", advice=advice)
+
+
+def _of_server(files: list[Path], settings: Settings) -> Path:
+    """What surely belongs to the server: its ledger, unless root has begun it in a folder and beside an archive of one other user."""
+    state, locks = settings.site.state_dir, settings.archive_dir / "locks"
+    if not files:
+        return state
+    others = {path.stat().st_uid for path in (state, locks) if path.exists()}
+    return state if files[0].stat().st_uid == 0 and len(others) == 1 and locks.exists() and 0 not in others else files[0]
 
 
 def _is_usable(path: Path, wanted: int, owner: int) -> bool:
