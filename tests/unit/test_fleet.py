@@ -206,6 +206,21 @@ def test_what_the_settings_of_a_running_server_name_waits_for_a_host_that_is_beh
     assert isinstance(rig.explain("1.1", "chest@2"), NotAnalysed), "nobody names it any more"
 
 
+def test_what_our_own_settings_name_is_loaded_for_a_study_of_before_the_rollouts(rig: Rig) -> None:
+    """Two rollouts later nothing else wants it; the header of an old image is corrected, and that study was assigned to nobody."""
+    ledger = rig.rolling.ledger
+    rig.rolling.receive("1.1", 1)
+    rig.rolling.read()
+    ledger.beat("ours", SUPERVISOR, 7, started_at=0.0, is_ready=True, detail=in_words(("chest@1",)))
+    for candidate in ("chest@2", "chest@3"):
+        rig.start(candidate, SWITCH)
+        rig.go(2)
+    assert rig.readers.releases == {"chest@2", "chest@3"}
+    assert isinstance(rig.explain("1.1", "chest@1"), Retry)
+    asyncio.run(rig.fleet.follow(rig.readers))
+    assert "chest@1" in rig.readers.releases
+
+
 def test_a_second_analyser_has_the_reading_tried_again_until_it_has_loaded_the_release(rig: Rig) -> None:
     rig.start("chest@2", SWITCH)
     rig.rolling.rollouts.confirm("chest", "chest@2", "another analyser", rig.kept("chest@2").digest)

@@ -110,7 +110,8 @@ class Fleet:
         return name in self._plan.required or name in self._finishing
 
     async def _is_chosen(self, job: ReadingJob) -> bool:
-        if job.release in self._plan.all or job.release in self._asked:
+        # Of the settings also what two rollouts have replaced: a study from before them was assigned to nobody.
+        if job.release in {*self._plan.all, *self._asked, *self._settings.active_releases}:
             return True
         return await self._ask(self._rollouts.is_assigned, job.instance.study_instance_uid, job.release)
 
