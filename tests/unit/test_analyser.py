@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -84,14 +85,18 @@ def test_a_release_that_goes_before_the_decoding_starts() -> None:
     assert [error.reason for error in with_analyser(scenario)] == ["undecodable"] * 3
 
 
-def test_an_archive_that_may_not_be_looked_into_is_an_outage() -> None:
+@pytest.mark.parametrize(
+    ("number", "is_outage"),
+    [(errno.EACCES, True), (errno.ESTALE, True), (errno.EUCLEAN, False), (errno.EBADMSG, False), (errno.ENOMEM, False)],
+)
+def test_what_the_archive_does_not_give_now_waits_and_what_is_of_one_file_alone_ends(number: int, *, is_outage: bool) -> None:
     def closed(_: Instance) -> Path:
-        raise PermissionError(errno.EACCES, "Permission denied", "ab/cd/name.dcm")
+        raise OSError(number, os.strerror(number), "ab/cd/name.dcm")
 
     async def scenario(analyser: Analyser) -> list[NotAnalysed]:
-        with pytest.raises(Retry, match="the stored file cannot be read: Permission denied") as later:
+        with pytest.raises(Retry, match=f"the stored file cannot be read: {os.strerror(number)}") as later:
             await ended(analyser, NAMES[0])
-        assert later.value.is_outage
+        assert later.value.is_outage == is_outage
         return []
 
     with_analyser(scenario, closed)

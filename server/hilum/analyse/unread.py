@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+from typing import Final
 
 from hilum.errors import Retry
+
+_OF_THE_FILE: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN, errno.ENOMEM})
+"""A sector, a checksum, its place on the disk; or it is larger than what memory there is."""
 
 
 def not_read(number: int) -> Retry:
@@ -13,4 +17,4 @@ def not_read(number: int) -> Retry:
 
     All else is the archive's: another user's file, a file server that is away, a file that is just being moved.
     """
-    return Retry(f"the stored file cannot be read: {os.strerror(number)}; see `hilum check`", is_outage=number != errno.EIO)
+    return Retry(f"the stored file cannot be read: {os.strerror(number)}; see `hilum check`", is_outage=number not in _OF_THE_FILE)
