@@ -129,6 +129,22 @@ def test_findings_of_a_release_without_activation_have_no_bar() -> None:
 
 
 @pytest.mark.parametrize(
+    ("score", "point", "shown"),
+    [
+        (0.5002, 0.5003, ("0.500", "0.5003")),
+        (0.5004, 0.5003, ("0.5004", "0.500")),
+        (0.4996, 0.49951, ("0.500", "0.500")),
+        (0.5, 0.5, ("0.500", "0.500")),
+        (0.71, 0.5003, ("0.710", "0.500")),
+    ],
+)
+def test_a_score_and_its_operating_point_stand_as_they_were_compared(score: float, point: float, shown: tuple[str, str]) -> None:
+    (row,) = finding_rows(result(finding("A", score, "present" if score >= point else "absent", operating_point=point)))
+    assert (row.score, row.operating_point) == shown
+    assert (float(shown[0]) >= float(shown[1])) == (score >= point)
+
+
+@pytest.mark.parametrize(
     ("score", "probability", "shown"),
     [
         (0.61, 0.0722, ("0.610", "7.2%")),

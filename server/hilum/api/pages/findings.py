@@ -81,6 +81,13 @@ def _score(item: Item, places: int) -> str:
     return text if is_on_its_side else repr(score)
 
 
+def _point(item: Item) -> str:
+    """The operating point, beside a score of three places: they must not look equal where the score is below it."""
+    score, point = float(item["score"]), float(item["operating_point"])
+    text = f"{point:.3f}"
+    return text if (float(_score(item, 3)) >= float(text)) == (score >= point) else repr(point)
+
+
 def _share(probability: float) -> str:
     """Percent, in which nothing uncertain is certain."""
     text = f"{probability:.1%}"
@@ -103,7 +110,7 @@ def _finding_row(item: Item) -> FindingRow:
         code=f"{item['code']['value']} {item['code']['scheme']}",
         score=_score(item, 3),
         probability=None if item["probability"] is None else _share(item["probability"]),
-        operating_point=None if point is None else f"{point:.3f}",
+        operating_point=None if point is None else _point(item),
         decision=_DECISIONS.get(item["decision"]) or chip(item["decision"]),
         bar=_percent(item["score"]),
         mark=_percent(point),
