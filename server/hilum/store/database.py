@@ -78,8 +78,10 @@ def begin_part(engine: Engine) -> Iterator[Connection]:
 def place_of_ledger(url: str) -> str:
     """For people: its file, or database and host, without what may be a secret."""
     parsed = make_url(url)
-    is_file = parsed.get_backend_name() == "sqlite"
-    return str(Path(parsed.database or "").resolve()) if is_file else f"PostgreSQL, {parsed.database} on {parsed.host or 'this host'}"
+    if parsed.get_backend_name() == "sqlite":
+        return str(Path(parsed.database or "").resolve())
+    named = libpq_arguments(url)  # several servers stand behind the question mark
+    return f"PostgreSQL, {named.get('dbname')} on {named.get('host') or 'this host'}"
 
 
 def words_of(error: SQLAlchemyError) -> str:
