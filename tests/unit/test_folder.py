@@ -71,6 +71,21 @@ def test_files_leave_the_room_that_associations_need(settings: Settings, tmp_pat
         intake.take(drawn(tmp_path / "1.dcm"))
 
 
+def test_what_the_archive_has_lost_is_taken_again(settings: Settings, tmp_path: Path) -> None:
+    file, archive = drawn(tmp_path / "1.dcm"), Archive(settings.archive_dir)
+
+    def take() -> Fate:
+        with taking(settings, ORIGIN, must_not_wait, threading.Event()) as (intake, _):
+            return intake.take(file).fate
+
+    assert [take(), take()] == [Fate.STORED, Fate.KNOWN]
+    (lost,) = archive.placed()
+    lost.unlink()
+    assert [take(), take()] == [Fate.STORED, Fate.KNOWN]
+    (found,) = archive.placed()
+    assert found.read_bytes()[-100:] == file.read_bytes()[-100:]
+
+
 def test_what_is_no_uid_is_refused_before_the_ledger_is_asked(settings: Settings, tmp_path: Path) -> None:
     """PostgreSQL takes no NUL in a text, and whoever asked it would end."""
     file = drawn(tmp_path / "1.dcm")

@@ -5,14 +5,28 @@ A disk may have lost the file, or an older ledger was restored, which does not k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from hilum import telemetry
 from hilum.store.archive import Archive
 from hilum.store.arrival import Arrival
 from hilum.store.ledger import Ledger, RecordOutcome
+from hilum.store.views import LedgerViews
 
 _log = telemetry.logger("receive")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptObjects:
+    """What the ledger knows, as far as the archive has it: for who need not take again what is kept (`folder.Known`)."""
+
+    views: LedgerViews
+    archive: Archive
+
+    def known_digests(self, sop_instance_uids: Sequence[str]) -> Mapping[str, Mapping[str, bool]]:
+        """See `LedgerViews.known_digests`. Raises Retry."""
+        return self.views.known_digests(sop_instance_uids, lambda path: not _is_gone(self.archive, path))
 
 
 def keep_only_copies(

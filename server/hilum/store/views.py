@@ -159,18 +159,25 @@ class LedgerViews:
             found = connection.execute(select(instance.c.sop_instance_uid, instance.c.digest).where(chosen))
             return {row.sop_instance_uid: row.digest for row in found}
 
-    def known_digests(self, sop_instance_uids: Sequence[str]) -> dict[str, dict[str, bool]]:
+    def known_digests(
+        self, sop_instance_uids: Sequence[str], is_there: Callable[[str], bool] = lambda _: True
+    ) -> dict[str, dict[str, bool]]:
         """As `digests`, and those of data sets that a corrected header has replaced, or that are other pixels under a known UID.
 
-        Of each whether it is in quarantine and waits for a person; what a person has kept out or discarded stays so.
+        Of each whether it is in quarantine and waits for a person; what a person has kept out or discarded stays so. `is_there`: of the
+        `path` of a row whether the archive has its file; what it has lost may come again.
         """
         joined = instance.outerjoin(former_header, former_header.c.instance_id == instance.c.id)
-        columns = (instance.c.sop_instance_uid, instance.c.digest, instance.c.pixels_removed_at, former_header.c.digest.label("former"))
+        columns = [instance.c[name] for name in ("sop_instance_uid", "digest", "path", "pixels_removed_at")]
         known: dict[str, dict[str, bool]] = {}
         with self._snapshot() as connection:
-            chosen = select(*columns).select_from(joined).where(instance.c.sop_instance_uid.in_(sop_instance_uids))
+            chosen = (
+                select(*columns, former_header.c.digest.label("former"))
+                .select_from(joined)
+                .where(instance.c.sop_instance_uid.in_(sop_instance_uids))
+            )
             for row in connection.execute(chosen):
-                kept = (row.former, row.digest if row.pixels_removed_at is None else None)
+                kept = (row.former, row.digest if row.pixels_removed_at is None and is_there(row.path) else None)
                 known.setdefault(row.sop_instance_uid, {}).update((digest, False) for digest in kept if digest is not None)
             for uid, digest, is_held in conflicts.kept_out(connection, list(known)) if known else ():
                 known[uid].setdefault(digest, is_held)

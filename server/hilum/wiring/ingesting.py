@@ -19,6 +19,7 @@ from hilum.errors import ConfigurationError, Retry
 from hilum.receive.file_lane import folder_in_lane
 from hilum.receive.folder import Fate, FolderIntake, TakenFile
 from hilum.receive.indexing import indexing, open_inbox
+from hilum.receive.only_copies import KeptObjects
 from hilum.receive.walk import Walk
 from hilum.receive.watermarks import Watermarks
 from hilum.settings import Settings
@@ -140,7 +141,8 @@ def taking(
         indexing(settings, ledger, archive, stop, _FLUSH_SECONDS, outcomes) as reception,
     ):
         watermarks = Watermarks(settings.receive, archive, views)
-        yield FolderIntake(reception, views, origin.calling_ae_title, origin.called_ae_title, pause, watermarks.rejection), archive
+        known = KeptObjects(views, archive)
+        yield FolderIntake(reception, known, origin.calling_ae_title, origin.called_ae_title, pause, watermarks.rejection), archive
 
 
 def _each(intake: FolderIntake, paths: Iterator[Path], threads: ThreadPoolExecutor, ahead: int) -> Iterator[TakenFile]:
