@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import threading
 import time
@@ -107,7 +108,8 @@ class StageLoop:
         self._holds_lapsed = self._is_claiming = False
         self._wants_room = False  # more could be claimed as soon as an item ends
         self._decided: list[tuple[Job, Advance]] = []
-        self.problem = ""  # what a bug, or a damaged ledger, keeps from being written, until something is written again
+        # What a bug, or a damaged ledger, keeps from being written: until something is, or until no more try has met the bug.
+        self.problem, self._problem_ends = "", math.inf
         self._wake, self._stopping = asyncio.Event(), False
         # One thread: the ledger's transactions of one loop are in order, and SQLite has one writer anyway.
         self._ledger_thread = ThreadPoolExecutor(1, thread_name_prefix=f"{stage.name}-ledger")
@@ -118,6 +120,8 @@ class StageLoop:
             is_due = False
             while not self._stopping:
                 self._wake.clear()
+                if time.monotonic() > self._problem_ends:
+                    self.problem, self._problem_ends = "", math.inf
                 jobs, pause = await self._claim(is_due=is_due)
                 for job in jobs:
                     self._start(job)
@@ -189,8 +193,10 @@ class StageLoop:
         if self._wants_room:
             self._wake.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            words = DAMAGED if is_damaged(error) else f"unexpected {type(error).__name__}; see the log"
+            words = DAMAGED if (is_lasting := is_damaged(error)) else f"unexpected {type(error).__name__}; see the log"
             self.problem = f"{self._stage.name}: {words}"
+            # The next try comes when the lease has lapsed. A stage to which nothing comes for days writes nothing either.
+            self._problem_ends = math.inf if is_lasting else time.monotonic() + 2 * self._stage.lease_seconds
             log.error("stage_loop_bug", stage=self._stage.name, exc_info=error)
 
     async def _wait(self, seconds: float) -> bool:

@@ -92,6 +92,14 @@ def test_a_loop_that_cannot_write_says_so_until_it_can(ledger: Ledger) -> None:
     loop = StageLoop(STAGES["analyse"], ledger, FAST, "test", handle)
     asyncio.run(serve(loop, lambda: not readiness_of([loop])[0]))
     assert readiness_of([loop]) == (False, "analyse: unexpected StatementError; see the log")
+    brief = StageLoop(dataclasses.replace(STAGES["analyse"], lease_seconds=0.3), ledger, FAST, "test", handle)
+
+    def is_over() -> bool:
+        return readiness_of([brief])[0] and states(ledger)[-1] == ("failed", "worker_crashed")
+
+    ledger.end_leases("test", is_clean=True)
+    asyncio.run(serve(brief, is_over))
+    assert is_over(), "given up: nothing of that stage may come for days, and be written"
     fill(ledger, 2)
     again = StageLoop(STAGES["analyse"], ledger, FAST, "test", handle)
     again.problem = loop.problem
