@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import multiprocessing
 import os
 import resource
@@ -16,8 +17,8 @@ from pathlib import Path
 import pytest
 from pydicom.uid import DigitalXRayImageStorageForPresentation
 
-from hilum.domain import Lane
-from hilum.receive import arriving, file_meta
+from hilum.domain import Instance, Lane
+from hilum.receive import arriving, file_meta, indexer
 from hilum.receive.account_book import AccountBook
 from hilum.receive.census import Census, Seat
 from hilum.receive.commitment_desk import Desk
@@ -156,6 +157,34 @@ def test_other_pixels_are_a_conflict_kept_in_quarantine_once(house: House) -> No
     assert data_set_of(house.archive.root / str(path)) == other
     ((first,),) = house.rows("SELECT path FROM instance")
     assert data_set_of(house.archive.root / str(first)) == data_set("1.2.3")
+
+
+def test_what_another_user_has_left_behind_holds_up_nobody(
+    house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As root's `hilum ingest` of an earlier version: no server started beside it."""
+    closed, ours = house.put(data_set("1.2.3"), "1.2.3"), house.put(data_set("1.2.4"), "1.2.4")
+    (house.archive.root / "unindexed" / "ingest-0").mkdir()
+    held, described = Archive.held, indexer.describe
+
+    def hold(archive: Archive, process: str) -> contextlib.AbstractContextManager[bool]:
+        if process == "ingest-0":
+            raise PermissionError(errno.EACCES, "Permission denied", "ingest-0.lock")
+        return held(archive, process)
+
+    def describe(file: Path) -> Instance:
+        if file == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(file))
+        return described(file)
+
+    monkeypatch.setattr(Archive, "held", hold)
+    monkeypatch.setattr(indexer, "describe", describe)
+    assert recover(house.settings, house.ledger, Archive(house.settings.archive_dir)).outcomes == {RecordOutcome.NEW: 1}
+    assert (closed.exists(), ours.exists()) == (True, False)
+    said = "".join(capsys.readouterr())
+    assert ("not_recovered" in said, "unreadable" in said) == (True, True)
+    with pytest.raises(PermissionError):
+        house.index(closed)  # its own listener tries again
 
 
 @pytest.mark.parametrize("change", ["nothing", "header", "pixels"])

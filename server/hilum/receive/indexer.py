@@ -43,6 +43,7 @@ _MAXIMUM_KNOWN, _MAXIMUM_KNOWN_HEADER_BYTES = 1_000, 64 << 10
 _PATIENCE_SECONDS = 60.0
 # Trying again at once would help nobody, and one such file must not hold up the others.
 _LOST = frozenset({errno.ENOENT, errno.EIO, errno.EBADMSG, errno.EUCLEAN})
+_CLOSED = frozenset({errno.EACCES, errno.EPERM})  # the same, of a file that another user has left behind
 _NOTHING: Mapping[Path, Instance] = MappingProxyType({})
 _BACKOFF_SECONDS, _MAXIMUM_BACKOFF_SECONDS = 0.25, 5.0
 
@@ -70,7 +71,8 @@ def index(
     A file that cannot be read as DICOM goes to quarantine, and so does one that the ledger refuses for what is in it.
     `known`: files that need not be read for it. `left_behind`: those of a process that died (see Arrival).
     """
-    described = {file: instance for file in files if (instance := known.get(file) or _described(file, archive)) is not None}
+    lost = _LOST | _CLOSED if left_behind else _LOST
+    described = {file: instance for file in files if (instance := known.get(file) or _described(file, archive, lost)) is not None}
     for file in described:
         archive.place(file)
     try:
@@ -102,14 +104,14 @@ def _index_singly(
     return sum((again([file]) for file in files), Counter())
 
 
-def _described(file: Path, archive: Archive) -> Instance | None:
+def _described(file: Path, archive: Archive, lost: Collection[int]) -> Instance | None:
     try:
         return describe(file)
     except CannotUnderstand as problem:
         _log.error("quarantined", file=file.name, problem=problem.comment)
         archive.quarantine(file)
     except OSError as error:
-        if error.errno not in _LOST:
+        if error.errno not in lost:
             raise
         _log.error("unreadable", file=file.name, problem=error.strerror, advice="left in unindexed for the next start")
     return None

@@ -16,6 +16,7 @@ from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger, RecordOutcome
 
 _log = telemetry.logger("receive")
+_LEFT_BY_ANOTHER = "another user has left it: `hilum check` (files) says what to do; then start again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,13 @@ def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Ite
         swept, ours = 0, list[str]()
         for process in archive.processes() if processes is None else processes:
             with contextlib.ExitStack() as one:
-                if not one.enter_context(archive.held(process)):
+                try:
+                    if not one.enter_context(archive.held(process)):
+                        continue
+                    swept += archive.sweep(process)
+                except PermissionError as error:  # the others are not to wait for it, nor the server's start
+                    _log.error("not_recovered", process=process, problem=error.strerror, advice=_LEFT_BY_ANOTHER)
                     continue
-                swept += archive.sweep(process)
                 if any(True for _ in archive.unindexed(process)):  # the others may begin meanwhile
                     ours.append(process)
                     held.push(one.pop_all())
