@@ -12,10 +12,11 @@ from sqlalchemy import update
 from hilum.store import schema
 from hilum.store.ledger import Ledger
 from hilum.supervisor.supervising import bury_silent
-from hilum.wiring.charge import process_name, short_host
+from hilum.wiring.charge import is_ours, process_name, short_host
 from hilum.wiring.heartbeat import begin_life
 from tests.support.arrivals import arrival_of
 from tests.support.street import Clock
+from tests.support.waiting import wait_for
 
 RELEASE = "densenet121_untrained@1"
 
@@ -53,6 +54,7 @@ def test_a_living_process_keeps_what_it_holds_however_silent_it_is(ledger: Ledge
     """Its heartbeats fail while the ledger is locked; its work is not over for that."""
     ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
     with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", "hilum"], stdin=subprocess.PIPE) as living:
+        wait_for(lambda: is_ours(living.pid))  # a program that has only just begun has no command line yet
         busy(ledger, "living", living.pid)
         clock.now += 300
         bury_silent(ledger, 10)

@@ -6,36 +6,40 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from sqlalchemy import ColumnElement, Connection, Insert, and_, bindparam, case, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, insert, select, update
 
 from hilum.domain import Advance, DeliveryJob, DeliveryState, Document, Job, Lease, NewDocument, Result, ResultState
 from hilum.store import codec, comparing
 from hilum.store.handing_on import Columns, HandingOn
+from hilum.store.prepared import Prepared
 from hilum.store.queues import Queue
 from hilum.store.schema import WORK_TABLES, delivery, document, reading, result, study
 
 # Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
 _HELD = {
-    name: update(table).where(table.c.id == bindparam("row"), table.c.lease_token == bindparam("token"))
+    name: Prepared(update(table).where(table.c.id == bindparam("row"), table.c.lease_token == bindparam("token")))
     for name, table in WORK_TABLES.items()
 }
 # No study waits for a shadow's reading. In one order, or two that end readings of the same studies would wait for each other (PostgreSQL).
-_WAITING_STUDIES = (
+_WAITING_STUDIES = Prepared(
     select(reading.c.id.label("reading"), study.c.id.label("study"), study.c.open_readings)
     .join(study, study.c.study_instance_uid == reading.c.study_instance_uid)
     .where(reading.c.id.in_(bindparam("ended", expanding=True)), reading.c.is_shadow.is_(False))
     .order_by(study.c.study_instance_uid)
-    .with_for_update(of=study)
+    .with_for_update(of=study),
+    "ended",
 )
 # It may be claimed from now on: not since it was opened, which over an archive is days ago.
 _IS_LATE = and_(bindparam("left") == 0, study.c.due_at < bindparam("now"))
-_CLOSE_READINGS = (
+_CLOSE_READINGS = Prepared(
     update(study)
     .where(study.c.id == bindparam("row"))
     .values(open_readings=bindparam("left"), due_at=case((_IS_LATE, bindparam("now")), else_=study.c.due_at))
 )
-_EARLIER_RESULTS = select(result.c.id, result.c.source_digest, result.c.is_current, result.c.state).where(
-    result.c.study_instance_uid == bindparam("uid"), result.c.release == bindparam("by")
+_EARLIER_RESULTS = Prepared(
+    select(result.c.id, result.c.source_digest, result.c.is_current, result.c.state).where(
+        result.c.study_instance_uid == bindparam("uid"), result.c.release == bindparam("by")
+    )
 )
 _LANE_BY_ANY = (
     select(func.min(reading.c.lane))
@@ -48,15 +52,17 @@ _LANE_BY_RELEASE = (
     .scalar_subquery()
 )
 # The study's; but a release that has read it later than others, over an archive, does not hold up with its reports what is live.
-_LANE_OF_RESULT = select(case((_LANE_BY_RELEASE > _LANE_BY_ANY, _LANE_BY_RELEASE), else_=study.c.lane)).where(
-    study.c.study_instance_uid == bindparam("uid")
+_LANE_OF_RESULT = Prepared(
+    select(case((_LANE_BY_RELEASE > _LANE_BY_ANY, _LANE_BY_RELEASE), else_=study.c.lane)).where(
+        study.c.study_instance_uid == bindparam("uid")
+    )
 )
 _RESULT_OF_DELIVERY = (
     select(document.c.result_id).join(delivery, delivery.c.document_id == document.c.id).where(delivery.c.id == bindparam("row"))
 )
-_RESULT_LOCKED = select(result.c.lane, result.c.is_current).where(result.c.id == bindparam("row")).with_for_update()
+_RESULT_LOCKED = Prepared(select(result.c.lane, result.c.is_current).where(result.c.id == bindparam("row")).with_for_update())
 _KNOWN_DOCUMENTS = select(document.c.kind, document.c.id).where(document.c.result_id == bindparam("of"))
-_NEW_RESULT, _NEW_DOCUMENT, _NEW_DELIVERY = insert(result), insert(document), insert(delivery)
+_NEW_RESULT, _NEW_DOCUMENT, _NEW_DELIVERY = (Prepared(insert(table).returning(table.c.id)) for table in (result, document, delivery))
 _NOTHING: Mapping[str, int] = {}
 _SUPERSEDED = "superseded"
 NEVER_SENT = ("class_ladder", "sop_class_refused")
@@ -68,7 +74,7 @@ def advance_row(connection: Connection, queue: Queue, lease: Lease, decided: Adv
     """Write one decision and what follows from it, but for `close_readings`. False: the lease is lost and nothing was written."""
     ended = {"reason": None, "detail": None, **decided.values, "state": decided.state, "finished_at": following.now}
     held = {"row": lease.row_id, "token": lease.token}
-    if connection.execute(_HELD[queue.table.name], {**ended, "lease_token": None, "leased_until": None, **held}).rowcount != 1:
+    if _HELD[queue.table.name].write(connection, {**ended, "lease_token": None, "leased_until": None, **held}) != 1:
         return False
     for item in decided.results:
         _insert_result(connection, item, following)
@@ -82,11 +88,11 @@ def close_readings(connection: Connection, reading_ids: Sequence[int], now: floa
     """One open reading fewer in each reading's study; whether a study waits for none any more. A shadow's last hastens its comparison."""
     if not reading_ids:
         return False
-    waiting = connection.execute(_WAITING_STUDIES, {"ended": list(reading_ids)}).all()
+    waiting = _WAITING_STUDIES.all(connection, {"ended": reading_ids})
     ended, before = Counter(row.study for row in waiting), {row.study: row.open_readings for row in waiting}
     left = {row: before[row] - count for row, count in ended.items()}
     if left:
-        connection.execute(_CLOSE_READINGS, [{"row": row, "left": count, "now": now} for row, count in left.items()])
+        _CLOSE_READINGS.write_each(connection, [{"row": row, "left": count, "now": now} for row, count in left.items()])
     if shadows := set(reading_ids).difference(row.reading for row in waiting):
         comparing.hasten(connection, shadows, now)
     return 0 in left.values()
@@ -94,14 +100,14 @@ def close_readings(connection: Connection, reading_ids: Sequence[int], now: floa
 
 def _insert_result(connection: Connection, new: Result, following: HandingOn) -> None:
     """A new current result; the one before is superseded, and what was not yet sent of it never will be (promise 5)."""
-    earlier = connection.execute(_EARLIER_RESULTS, {"uid": new.study_instance_uid, "by": new.release}).all()
+    earlier = _EARLIER_RESULTS.all(connection, {"uid": new.study_instance_uid, "by": new.release})
     if any(old.source_digest == new.source_digest for old in earlier):
         return  # the very same sources were reported already: the stored documents stand
     for old in earlier:
         if old.state == ResultState.SHADOW if new.is_shadow else old.is_current:
             _supersede(connection, old.id, following.now)
     begun = _as_shadow(following.now) if new.is_shadow else following.begin_result(new)
-    lane = connection.execute(_LANE_OF_RESULT, {"uid": new.study_instance_uid, "by": new.release}).scalar_one()
+    (lane,) = _LANE_OF_RESULT.one(connection, {"uid": new.study_instance_uid, "by": new.release})
     values = {**codec.result_values(new), **begun, "is_current": not new.is_shadow, "lane": lane, "due_at": following.now}
     following.add_result(new, _inserted(connection, _NEW_RESULT, values), begun)
 
@@ -147,7 +153,7 @@ def without_superseded(connection: Connection, jobs: Sequence[Job], now: float) 
     ended = {"state": DeliveryState.CANCELLED, "reason": _SUPERSEDED, "lease_token": None, "leased_until": None, "finished_at": now}
     for lease in stale:
         held = {"row": lease.row_id, "token": lease.token}
-        connection.execute(_HELD[delivery.name], {**ended, "attempts": lease.attempts - 1, **held})
+        _HELD[delivery.name].write(connection, {**ended, "attempts": lease.attempts - 1, **held})
     return [job for job in jobs if job.lease not in stale]
 
 
@@ -165,7 +171,7 @@ def _insert_documents(
 
     Of a result that has been superseded meanwhile nothing more is sent; its row is locked, so that it cannot be superseded unnoticed.
     """
-    lane, is_current = connection.execute(_RESULT_LOCKED, {"row": result_id}).one()
+    lane, is_current = _RESULT_LOCKED.one(connection, {"row": result_id})
     for new in documents:
         document_id = known.get(new.document.kind) or _store_document(connection, result_id, new.document, following.now)
         stored = replace(new.document, id=document_id, result_id=result_id)
@@ -206,8 +212,6 @@ def _is_there(connection: Connection, document_id: int, name: str) -> bool:
     return connection.execute(_KNOWN_DELIVERY, {"of": document_id, "to": name}).first() is not None
 
 
-def _inserted(connection: Connection, new: Insert, values: Mapping[str, object]) -> int:
+def _inserted(connection: Connection, new: Prepared, values: Mapping[str, object]) -> int:
     """The id of the new row."""
-    key = connection.execute(new, values).inserted_primary_key
-    assert key is not None, "each of our tables has a key of its own"
-    return int(key[0])
+    return int(new.one(connection, values).id)

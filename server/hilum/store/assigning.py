@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, func, insert, select
+from sqlalchemy import Connection, bindparam, func, insert, select
 
 from hilum.domain import Rollout, RolloutMode, RolloutState, alias_of
+from hilum.store.prepared import Prepared, Row
 from hilum.store.rollout_rules import Chosen, choose
 from hilum.store.schema import assignment, reading, rollout
 
 # Statements are built once (see `queues`).
 # Shared: no verb on a rollout is decided beside a transaction whose images it would not see (PostgreSQL), nor this beside such a verb.
-_ROLLOUTS = select(rollout).with_for_update(read=True)
+_ROLLOUTS = Prepared(select(rollout).with_for_update(read=True))
 _KNOWN = select(assignment).where(assignment.c.study_instance_uid == bindparam("uid"), assignment.c.alias == bindparam("of"))
 _NEW = insert(assignment)
 _READ_BY = (
@@ -65,10 +65,10 @@ class Assigning:
 
 def read(connection: Connection) -> Assigning:
     """One small read, for a whole batch of arrivals; verbs on rollouts wait until the transaction ends."""
-    return Assigning({row.alias: rollout_of(row) for row in connection.execute(_ROLLOUTS)})
+    return Assigning({row.alias: rollout_of(row) for row in _ROLLOUTS.all(connection)})
 
 
-def rollout_of(row: Row[Any]) -> Rollout:
+def rollout_of(row: Row) -> Rollout:
     """How one alias goes from one release to another."""
     return Rollout(
         alias=row.alias,
@@ -98,6 +98,6 @@ def _began_with(connection: Connection, study_uid: str, found: Rollout) -> Chose
     return next((Chosen(name) for name in names if name in ours or alias_of(name) == found.alias), None)
 
 
-def _goes_on(found: Rollout, row: Row[Any]) -> bool:
+def _goes_on(found: Rollout, row: Row) -> bool:
     """A shadow that was stopped reads no late images: nobody waits for them."""
     return found.state is RolloutState.RUNNING and found.candidate == row.shadow

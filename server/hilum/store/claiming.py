@@ -9,11 +9,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from sqlalchemy import Connection, Row, Table, and_, bindparam, select, update
+from sqlalchemy import Connection, Table, and_, bindparam, select, update
 
 from hilum.domain import Lease, Reason, WorkState
+from hilum.store.prepared import Prepared, Row
 from hilum.store.queues import Queue, Statements, statements
 from hilum.store.schema import reading
 
@@ -43,33 +43,33 @@ class Claim:
 def seconds_to_next(connection: Connection, stage: str, now: float, destination: str | None) -> float | None:
     """Until a row may be claimed, because it is due or because its lease ends; 0: one may be claimed now; None: there is none."""
     look = statements(stage, is_one_destination=destination is not None).look
-    found = connection.execute(look, {"destination": destination} if destination is not None else {}).one()
+    found = look.one(connection, {"destination": destination} if destination is not None else {})
     first = min((moment for moment in found if moment is not None), default=None)
     return None if first is None else max(0.0, first - now)
 
 
-def lapsed_row(connection: Connection, claim: Claim) -> Row[Any] | None:
+def lapsed_row(connection: Connection, claim: Claim) -> Row | None:
     """The row whose lease lapsed first, if there is one."""
-    return connection.execute(claim.statements.lapsed, claim.parameters).first()
+    return claim.statements.lapsed.first(connection, claim.parameters)
 
 
-def claim_due(connection: Connection, claim: Claim) -> list[tuple[Row[Any], Lease]]:
+def claim_due(connection: Connection, claim: Claim) -> list[tuple[Row, Lease]]:
     """Rows to work on, each with its lease."""
-    rows = connection.execute(claim.statements.due, claim.parameters).all()
+    rows = claim.statements.due.all(connection, claim.parameters)
     siblings = _siblings(connection, rows, claim.now) if claim.stage == "analyse" and rows else []
     return take(connection, claim, [*rows, *siblings])
 
 
-def _siblings(connection: Connection, rows: Sequence[Row[Any]], now: float) -> Sequence[Row[Any]]:
+def _siblings(connection: Connection, rows: Sequence[Row], now: float) -> Sequence[Row]:
     """The other due readings of the images that were claimed, beyond the limit: an image is decoded once for all releases.
 
     Not those of shadows: they would take the place of images that somebody waits for.
     """
     theirs = {"instances": list({row.instance_id for row in rows}), "claimed": [row.id for row in rows]}
-    return connection.execute(_SIBLINGS, {**theirs, "now": now}).all()
+    return _SIBLINGS.all(connection, {**theirs, "now": now})
 
 
-_SIBLINGS = (
+_SIBLINGS = Prepared(
     select(reading)
     .where(
         reading.c.instance_id.in_(bindparam("instances", expanding=True)),
@@ -79,20 +79,22 @@ _SIBLINGS = (
         reading.c.id.not_in(bindparam("claimed", expanding=True)),
     )
     .order_by(reading.c.id)
-    .with_for_update(skip_locked=True)
+    .with_for_update(skip_locked=True),
+    "instances",
+    "claimed",
 )
 
 
-def take(connection: Connection, claim: Claim, rows: Sequence[Row[Any]]) -> list[tuple[Row[Any], Lease]]:
+def take(connection: Connection, claim: Claim, rows: Sequence[Row]) -> list[tuple[Row, Lease]]:
     """Lease these rows to the claim's owner."""
     taken = [(row, _lease(row, claim.now)) for row in rows]
     if taken:
         common = {"until": claim.until, "owner": claim.owner}
-        connection.execute(claim.statements.take, [{**common, **_columns(lease)} for _, lease in taken])
+        claim.statements.take.write_each(connection, [{**common, **_columns(lease)} for _, lease in taken])
     return taken
 
 
-def _lease(row: Row[Any], now: float) -> Lease:
+def _lease(row: Row, now: float) -> Lease:
     has_lapsed = row.state == WorkState.LEASED
     return Lease(row.id, uuid.uuid4().hex, row.attempts + 1, row.lapses + has_lapsed, waited_seconds=now - row.due_at)
 

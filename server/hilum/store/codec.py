@@ -7,8 +7,6 @@ from dataclasses import is_dataclass
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Row
-
 from hilum.domain import (
     Code,
     Decision,
@@ -25,12 +23,13 @@ from hilum.domain import (
     Study,
     StudyState,
 )
+from hilum.store.prepared import Row
 
 _ARRIVING = tuple(name for name in Instance.__slots__ if name not in ("id", "removal_reason"))
 _arriving: Callable[[Instance], tuple[Any, ...]] = attrgetter(*_ARRIVING)
 
 
-def instance_of(row: Row[Any]) -> Instance:
+def instance_of(row: Row) -> Instance:
     """A stored SOP Instance."""
     return Instance(
         sop_instance_uid=row.sop_instance_uid,
@@ -59,7 +58,7 @@ def instance_values(instance: Instance) -> dict[str, Any]:
     return dict(zip(_ARRIVING, _arriving(instance), strict=True))
 
 
-def reading_of(row: Row[Any], sop_instance_uid: str) -> Reading:
+def reading_of(row: Row, sop_instance_uid: str) -> Reading:
     """One release's output for one image."""
     return Reading(
         id=row.id,
@@ -77,7 +76,7 @@ def reading_of(row: Row[Any], sop_instance_uid: str) -> Reading:
     )
 
 
-def study_of(row: Row[Any]) -> Study:
+def study_of(row: Row) -> Study:
     """A study's row."""
     return Study(
         study_instance_uid=row.study_instance_uid,
@@ -127,7 +126,7 @@ def result_values(result: Result) -> dict[str, Any]:
     }
 
 
-def result_of(row: Row[Any]) -> Result:
+def result_of(row: Row) -> Result:
     """All findings of a study by one release."""
     content = row.content
     return Result(
@@ -161,7 +160,7 @@ def _finding_of(item: dict[str, Any]) -> Finding:
     return Finding(**{**item, **fixed})
 
 
-def document_of(row: Row[Any]) -> Document:
+def document_of(row: Row) -> Document:
     """The encoded bytes of one report."""
     return Document(
         kind=row.kind,

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, Text, and_, bindparam, cast, insert, or_, select, update
+from sqlalchemy import Connection, Text, and_, bindparam, cast, insert, or_, select, update
 
 from hilum.domain import (
     Advance,
@@ -21,6 +21,7 @@ from hilum.domain import (
     Lease,
     SopReference,
 )
+from hilum.store.prepared import Row
 from hilum.store.schema import commitment, conflict, document, instance
 
 _CHUNK = 500
@@ -113,7 +114,7 @@ def _digest(references: Sequence[SopReference]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-def commitment_job(_connection: Connection, row: Row[Any], lease: Lease) -> CommitmentJob:
+def commitment_job(_connection: Connection, row: Row, lease: Lease) -> CommitmentJob:
     """A claimed request."""
     references = tuple(SopReference(*names[:2]) for names in row.instances)
     titles = row.calling_ae_title, row.called_ae_title, row.peer_address

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, bindparam, insert, null, select, update
+from sqlalchemy import Connection, and_, bindparam, insert, null, select, update
 
 from hilum.domain import ComparisonJob, ComparisonState, Lane, Lease, ResultState, StudyJob
 from hilum.store import codec
+from hilum.store.prepared import Row
 from hilum.store.schema import comparison, instance, reading, result, study
 
 # A comparison is due when the last reading of its shadow ends; this is for the case that a crash or a requeue hides that moment.
@@ -93,7 +94,7 @@ def _hasten(connection: Connection, study_uid: str, shadow: str, now: float) -> 
         connection.execute(_HASTEN, {"row": due, "due_at": max(now, quiet_until)})
 
 
-def comparison_job(connection: Connection, row: Row[Any], lease: Lease) -> ComparisonJob:
+def comparison_job(connection: Connection, row: Row, lease: Lease) -> ComparisonJob:
     """Everything that a comparison needs to decide."""
     uid = row.study_instance_uid
     found = connection.execute(_STUDY, {"uid": uid}).one()

@@ -6,12 +6,13 @@ import contextlib
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import ExceptionContext, make_url
+from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
@@ -95,6 +96,34 @@ def is_damaged(error: BaseException) -> bool:
     return isinstance(found, sqlite3.DatabaseError) and getattr(found, "sqlite_errorcode", 0) & 0xFF in _DAMAGE
 
 
+def run(
+    connection: Connection,
+    sql: str,
+    parameters: Any,  # noqa: ANN401 - the driver's, of which each takes others
+    *,
+    is_many: bool = False,
+    is_read: bool = False,
+) -> tuple[DBAPICursor, Sequence[Any]]:
+    """Execute with the driver's own cursor in the connection's transaction; that cursor and, with `is_read`, all rows.
+
+    Errors are those of SQLAlchemy, whose pool learns of them, too; and who listens to the engine's statements hears this one.
+    """
+    cursor = connection.connection.cursor()
+    for hear in connection.engine.dispatch.before_cursor_execute:
+        hear(connection, cursor, sql, parameters, None, is_many)
+    try:
+        (cursor.executemany if is_many else cursor.execute)(sql, parameters)
+        return cursor, cursor.fetchall() if is_read else ()
+    except BaseException as error:  # noqa: BLE001 - it goes on as what SQLAlchemy makes of it
+        raise_as_sqlalchemy(connection, error, sql, cursor)
+
+
+def raise_as_sqlalchemy(connection: Connection, error: BaseException, sql: str, cursor: DBAPICursor | None = None) -> NoReturn:
+    """What SQLAlchemy raises where its own execution of a statement meets this error, which it is called in the handling of."""
+    # Private, and the only thing that does all of it: AWAY, `_call_away`, and no connection of a server that is gone stays in the pool.
+    connection._handle_dbapi_exception(error, sql, None, cursor, None)  # noqa: SLF001
+
+
 def sync_of(url: str) -> Callable[[], None]:
     """What makes everything durable that was committed before, by whichever process, without SQLite's write lock.
 
@@ -160,8 +189,8 @@ def _configure_sqlite(synchronous: str) -> Callable[[sqlite3.Connection, object]
 
 def _begin_write(connection: Connection) -> None:
     # IMMEDIATE: a transaction that reads first and upgrades later can fail with SQLITE_BUSY at once, whatever the timeout.
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    run(connection, "BEGIN IMMEDIATE", ())
 
 
 def _begin_read(connection: Connection) -> None:
-    connection.exec_driver_sql("BEGIN")
+    run(connection, "BEGIN", ())

@@ -6,26 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, insert, select, update
 
 from hilum.domain import Lane, ReadingState, StudyState
 from hilum.store.arrival import Arrival
+from hilum.store.prepared import Prepared, Row
 from hilum.store.schema import reading, study
 
 # Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
 # In one order, or two listeners that share studies would wait for each other (PostgreSQL).
-_KNOWN = (
+_KNOWN = Prepared(
     select(study)
     .where(study.c.study_instance_uid.in_(bindparam("uids", expanding=True)))
     .order_by(study.c.study_instance_uid)
-    .with_for_update()
+    .with_for_update(),
+    "uids",
 )
-_MORE = (
+_MORE = Prepared(
     update(study)
     .where(study.c.id == bindparam("row"))
     .values(revision=study.c.revision + bindparam("images"), open_readings=study.c.open_readings + bindparam("more"))
 )
-_NEW = insert(study)
+_NEW = Prepared(insert(study))
 # Who has one of them locked reads it already. They come before studies in the order of locks, so nobody waits for one here (PostgreSQL).
 _LOWER_READINGS = (
     select(reading.c.id)
@@ -55,21 +57,21 @@ class Growth:
 
 def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> None:
     """By Study Instance UID. Clearing the lease fences out an assembler that saw a study without these images."""
-    known = {row.study_instance_uid: row for row in connection.execute(_KNOWN, {"uids": list(grown)})}
+    known = {row.study_instance_uid: row for row in _KNOWN.all(connection, {"uids": list(grown)})}
     if more := [_more_values(growth, known[uid], now) for uid, growth in grown.items() if uid in known]:
-        connection.execute(_MORE, more)
+        _MORE.write_each(connection, more)
     for uid, growth in grown.items():
         if uid in known and _may_wait_for_lower(known[uid], _lane_of(growth), now):
             _lift_readings(connection, uid, _lane_of(growth))
     if new := [_new_values(uid, growth, now) for uid, growth in sorted(grown.items()) if uid not in known]:
-        connection.execute(_NEW, new)
+        _NEW.write_each(connection, new)
 
 
 def _lane_of(growth: Growth) -> int:
     return min(arrival.lane for arrival in growth.arrivals)
 
 
-def _may_wait_for_lower(row: Row[Any], wanted: int, now: float) -> bool:
+def _may_wait_for_lower(row: Row, wanted: int, now: float) -> bool:
     """Whether the study, as it was, may wait for readings of a lower lane: it began in one, or an archive is read again (`reanalysing`).
 
     The second lets it wait behind its quiet period, as live images do only in a backlog: else this costs nothing.
@@ -83,7 +85,7 @@ def _lift_readings(connection: Connection, study_uid: str, wanted: int) -> None:
         connection.execute(_LIFT, [{"row": row_id, "wanted": wanted} for row_id in lower])
 
 
-def _more_values(growth: Growth, row: Row[Any], now: float) -> dict[str, Any]:
+def _more_values(growth: Growth, row: Row, now: float) -> dict[str, Any]:
     # One that was opened without a quiet period, and waits for an archive to be read, has not been collecting.
     is_collecting = row.state in (StudyState.DUE, StudyState.LEASED) and row.quiet_until > row.collecting_since
     since = row.collecting_since if is_collecting else now

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select
+from sqlalchemy import Connection, bindparam, select
 
 from hilum.domain import SR_KINDS, DeliveryJob, DeliveryState, Document, Instance, Job, Lane, Lease, ReadingJob, ReportJob, StudyJob
 from hilum.store import codec
 from hilum.store.advancing import NEVER_SENT
 from hilum.store.commitments import commitment_job
 from hilum.store.comparing import comparison_job
+from hilum.store.prepared import Prepared, Row
 from hilum.store.schema import delivery, document, instance, reading, result, study
 
 # Built once (see `queues`).
-_INSTANCE = select(instance).where(instance.c.id == bindparam("row"))
-_INSTANCES = select(instance).where(instance.c.study_instance_uid == bindparam("uid")).order_by(instance.c.id)
+_INSTANCE = Prepared(select(instance).where(instance.c.id == bindparam("row")))
+_INSTANCES = Prepared(select(instance).where(instance.c.study_instance_uid == bindparam("uid")).order_by(instance.c.id))
 # Without class activation maps: nobody assembles with them, and they are the most of a reading.
-_READINGS = (
+_READINGS = Prepared(
     select(*(column for column in reading.c if column is not reading.c.cam))
     .where(reading.c.study_instance_uid == bindparam("uid"), reading.c.is_shadow.is_(False))
     .order_by(reading.c.id)
 )
-_CURRENT_RESULTS = select(result).where(result.c.study_instance_uid == bindparam("uid"), result.c.is_current.is_(True))
+_CURRENT_RESULTS = Prepared(select(result).where(result.c.study_instance_uid == bindparam("uid"), result.c.is_current.is_(True)))
 _SPENT_DIGESTS = select(result.c.release, result.c.source_digest).where(
     result.c.study_instance_uid == bindparam("uid"), result.c.is_current.is_(False)
 )
-_STUDY = select(study).where(study.c.study_instance_uid == bindparam("uid"))
+_STUDY = Prepared(select(study).where(study.c.study_instance_uid == bindparam("uid")))
 # Of a result's content only what is asked for: all of it would be decoded.
-_TO_DELIVER = (
+_TO_DELIVER = Prepared(
     select(
         document,
         result.c.study_instance_uid,
@@ -45,17 +45,17 @@ _TO_DELIVER = (
 )
 
 
-def _reading_job(connection: Connection, row: Row[Any], lease: Lease) -> ReadingJob:
-    found = connection.execute(_INSTANCE, {"row": row.instance_id}).one()
+def _reading_job(connection: Connection, row: Row, lease: Lease) -> ReadingJob:
+    found = _INSTANCE.one(connection, {"row": row.instance_id})
     return ReadingJob(lease, row.release, Lane(row.lane), codec.instance_of(found))
 
 
-def _study_job(connection: Connection, row: Row[Any], lease: Lease) -> StudyJob:
+def _study_job(connection: Connection, row: Row, lease: Lease) -> StudyJob:
     uid = row.study_instance_uid
     instances = _instances(connection, uid)
     names = {item.id: item.sop_instance_uid for item in instances}
-    readings = connection.execute(_READINGS, {"uid": uid}).all()
-    current = connection.execute(_CURRENT_RESULTS, {"uid": uid}).all()
+    readings = _READINGS.all(connection, {"uid": uid})
+    current = _CURRENT_RESULTS.all(connection, {"uid": uid})
     return StudyJob(
         lease=lease,
         study=codec.study_of(row),
@@ -73,8 +73,8 @@ def _spent(connection: Connection, study_uid: str) -> dict[str, frozenset[str]]:
     return {release: frozenset(digests) for release, digests in spent.items()}
 
 
-def _report_job(connection: Connection, row: Row[Any], lease: Lease) -> ReportJob:
-    found = connection.execute(_STUDY, {"uid": row.study_instance_uid}).one()
+def _report_job(connection: Connection, row: Row, lease: Lease) -> ReportJob:
+    found = _STUDY.one(connection, {"uid": row.study_instance_uid})
     return ReportJob(
         lease=lease,
         result=codec.result_of(row),
@@ -86,8 +86,8 @@ def _report_job(connection: Connection, row: Row[Any], lease: Lease) -> ReportJo
     )
 
 
-def _delivery_job(connection: Connection, row: Row[Any], lease: Lease) -> DeliveryJob:
-    found = connection.execute(_TO_DELIVER, {"row": row.document_id}).one()
+def _delivery_job(connection: Connection, row: Row, lease: Lease) -> DeliveryJob:
+    found = _TO_DELIVER.one(connection, {"row": row.document_id})
     return DeliveryJob(
         lease=lease,
         destination=row.destination,
@@ -104,7 +104,7 @@ def _delivery_job(connection: Connection, row: Row[Any], lease: Lease) -> Delive
     )
 
 
-JOBS: dict[str, Callable[[Connection, Row[Any], Lease], Job]] = {
+JOBS: dict[str, Callable[[Connection, Row, Lease], Job]] = {
     "analyse": _reading_job,
     "assemble": _study_job,
     "compare": comparison_job,
@@ -116,7 +116,7 @@ JOBS: dict[str, Callable[[Connection, Row[Any], Lease], Job]] = {
 
 def _instances(connection: Connection, study_uid: str) -> tuple[Instance, ...]:
     """All images of a study; whether a rejected one counts is not for the store to say."""
-    return tuple(codec.instance_of(row) for row in connection.execute(_INSTANCES, {"uid": study_uid}))
+    return tuple(codec.instance_of(row) for row in _INSTANCES.all(connection, {"uid": study_uid}))
 
 
 def _predecessors(connection: Connection, result_id: int | None) -> dict[str, Document]:

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, select, text, update
+from sqlalchemy import Connection, bindparam, select, text, update
 
 from hilum.store.handing_on import Heir
+from hilum.store.prepared import Prepared, Row
 from hilum.store.schema import destination
 
-_ROW = select(destination).where(destination.c.name == bindparam("wanted"))
-_LOCKED = _ROW.with_for_update()
+_WANTED = select(destination).where(destination.c.name == bindparam("wanted"))
+_ROW, _LOCKED = Prepared(_WANTED), Prepared(_WANTED.with_for_update())
 # Several may meet a new destination at once (PostgreSQL): one has its row, the others wait for it and find it. SQLAlchemy's own words
 # for it are each dialect's.
-_NEW = text("INSERT INTO destination (name) VALUES (:wanted) ON CONFLICT (name) DO NOTHING")
-_OWN = update(destination).where(destination.c.name == bindparam("wanted"))  # sets the columns that its parameters name
+_NEW = Prepared(text("INSERT INTO destination (name) VALUES (:wanted) ON CONFLICT (name) DO NOTHING"))
+_OWN = Prepared(update(destination).where(destination.c.name == bindparam("wanted")))  # sets the columns that its parameters name
 
 
 def is_held(connection: Connection, name: str, owner: str, until: float) -> bool:
     """Whether this dispatcher owns the lane until then, and nobody paused it."""
-    row = connection.execute(_ROW, {"wanted": name}).first()
+    row = _ROW.first(connection, {"wanted": name})
     return row is not None and not row.is_paused and row.owner == owner and (row.owned_until or 0.0) >= until
 
 
@@ -33,19 +33,19 @@ def held_by(connection: Connection, heirs: Mapping[str | None, Heir], now: float
 
 def take(connection: Connection, name: str, owner: str, now: float, seconds: float) -> bool:
     """Own it from now on, unless another dispatcher does or a person paused it."""
-    row = connection.execute(_LOCKED, {"wanted": name}).first() or _opened(connection, name)
+    row = _LOCKED.first(connection, {"wanted": name}) or _opened(connection, name)
     if row.is_paused or (row.owner not in (None, owner) and (row.owned_until or 0.0) > now):
         return False
-    connection.execute(_OWN, {"wanted": name, "owner": owner, "owned_until": now + seconds})
+    _OWN.write(connection, {"wanted": name, "owner": owner, "owned_until": now + seconds})
     return True
 
 
 def pause(connection: Connection, name: str, *, is_paused: bool) -> None:
     """Nobody takes it, or goes on with it, until it is resumed; also one that nobody has used yet."""
-    connection.execute(_NEW, {"wanted": name})
-    connection.execute(_OWN, {"wanted": name, "is_paused": is_paused})
+    _NEW.write(connection, {"wanted": name})
+    _OWN.write(connection, {"wanted": name, "is_paused": is_paused})
 
 
-def _opened(connection: Connection, name: str) -> Row[Any]:
-    connection.execute(_NEW, {"wanted": name})
-    return connection.execute(_LOCKED, {"wanted": name}).one()
+def _opened(connection: Connection, name: str) -> Row:
+    _NEW.write(connection, {"wanted": name})
+    return _LOCKED.one(connection, {"wanted": name})

@@ -54,6 +54,7 @@ from hilum.store.doorbell import Bell, doorbell_for
 from hilum.store.forgetting import Forgotten
 from hilum.store.handing_on import HandingOn, Heir
 from hilum.store.jobs import JOBS
+from hilum.store.prepared import Prepared
 from hilum.store.queues import QUEUES
 from hilum.store.recording import RecordOutcome
 from hilum.store.schema import (
@@ -79,8 +80,8 @@ _NEXT = {
 }
 # Stages whose decisions follow from the rows before them. A delivery that is forgotten sends the same bytes under the same UID again.
 _MADE_AGAIN = frozenset({"analyse", "assemble", "compare", "deliver"})
-_BEAT = update(process).where(process.c.name == bindparam("who"))  # sets the columns that its parameters name
-_BEAT_AGAIN = _BEAT.where(process.c.started_at == bindparam("since"))
+_ITS_ROW = update(process).where(process.c.name == bindparam("who"))
+_BEAT, _BEAT_AGAIN = Prepared(_ITS_ROW), Prepared(_ITS_ROW.where(process.c.started_at == bindparam("since")))
 _HOST = socket.gethostname()
 _TRIES = 3
 _REJECTED_AT_ONCE = 500  # images of a transaction: PostgreSQL has room for some thousand locks
@@ -402,9 +403,9 @@ class Ledger:
         alive = {"role": role, "host": _HOST, "pid": pid, "started_at": started_at, "is_ready": is_ready, "detail": detail}
         alive["beat_at"] = self._clock()
         with self._engine.begin() as connection:
-            if connection.execute(_BEAT_AGAIN, {**alive, "who": name, "since": started_at}).rowcount:
+            if _BEAT_AGAIN.write(connection, {**alive, "who": name, "since": started_at}):
                 return True
-            if connection.execute(_BEAT, {**alive, "who": name}).rowcount:
+            if _BEAT.write(connection, {**alive, "who": name}):
                 return False
             connection.execute(insert(process), {**alive, "name": name})
             return True

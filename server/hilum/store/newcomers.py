@@ -13,14 +13,16 @@ from hilum.domain import Instance, Lane, ReadingState, Reason, RemovalReason
 from hilum.store import assigning, codec, rejecting
 from hilum.store.arrival import Arrival
 from hilum.store.assigning import Readers
+from hilum.store.prepared import Prepared
 from hilum.store.schema import instance, reading
 
 # Statements are built once (see `queues`).
-_KNOWN = select(instance.c.sop_instance_uid).where(instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True)))
+_KNOWN = Prepared(select(instance.c.sop_instance_uid).where(instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True))), "uids")
 # Each may have a header of 16 MiB, and PostgreSQL takes messages of less than 1 GiB.
 _NEW_INSTANCES = insert(instance).returning(instance.c.id, instance.c.sop_instance_uid).execution_options(insertmanyvalues_page_size=60)
-_NEXT_IDS = select(func.nextval("instance_id_seq")).select_from(func.generate_series(1, bindparam("count")))
-_NEW_READINGS = insert(reading)
+_NEW_INSTANCE = Prepared(_NEW_INSTANCES)
+_NEXT_IDS = Prepared(select(func.nextval("instance_id_seq")).select_from(func.generate_series(1, bindparam("count"))))
+_NEW_READINGS = Prepared(insert(reading))
 _Key = tuple[str, tuple[str, ...]]  # Study Instance UID, and the releases of its route
 
 
@@ -41,7 +43,7 @@ def find(connection: Connection, arrivals: Sequence[Arrival]) -> dict[int, Arriv
     firsts: dict[str, int] = {}
     for position, arrival in enumerate(arrivals):
         firsts.setdefault(arrival.instance.sop_instance_uid, position)
-    for uid in connection.execute(_KNOWN, {"uids": list(firsts)}).scalars():
+    for (uid,) in _KNOWN.all(connection, {"uids": list(firsts)}):
         del firsts[uid]
     return {position: arrivals[position] for position in firsts.values()}
 
@@ -62,7 +64,7 @@ def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float
 def insert_readings(connection: Connection, came: Newcomers) -> None:
     """What their studies wait for, and what shadows read along."""
     if came.readings:
-        connection.execute(_NEW_READINGS, came.readings)
+        _NEW_READINGS.write_each(connection, came.readings)
 
 
 def _insert_instances(connection: Connection, new: Sequence[Instance]) -> tuple[dict[str, int], dict[str, RemovalReason]]:
@@ -71,13 +73,14 @@ def _insert_instances(connection: Connection, new: Sequence[Instance]) -> tuple[
     values = [_instance_values(item, removals) for item in new]
     if connection.dialect.name == "postgresql":
         values = _in_one_order(connection, values)
-    return {row.sop_instance_uid: row.id for row in connection.execute(_NEW_INSTANCES, values)}, removals
+    rows = connection.execute(_NEW_INSTANCES, values).all() if len(values) > 1 else [_NEW_INSTANCE.one(connection, *values)]
+    return {row.sop_instance_uid: row.id for row in rows}, removals
 
 
 def _in_one_order(connection: Connection, values: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """By SOP Instance UID: who inserts an image waits for who inserts the same one. Their ids tell the order of arrival all the same."""
-    ids = connection.execute(_NEXT_IDS, {"count": len(values)}).scalars()
-    numbered = [{**item, "id": number} for item, number in zip(values, ids, strict=True)]
+    ids = _NEXT_IDS.all(connection, {"count": len(values)})
+    numbered = [{**item, "id": number} for item, (number,) in zip(values, ids, strict=True)]
     return sorted(numbered, key=itemgetter("sop_instance_uid"))
 
 

@@ -13,9 +13,11 @@ import psycopg
 from sqlalchemy import Connection, text
 
 from hilum.store.doorbell import Bell
+from hilum.store.prepared import Prepared
 
 # The second one holds what a standby says to LISTEN before it is promoted.
 _AWAY: Final = (psycopg.OperationalError, psycopg.InternalError)
+_RING: Final = Prepared(text("SELECT pg_notify(:channel, '')"))
 
 
 class NotifyDoorbell:
@@ -28,7 +30,7 @@ class NotifyDoorbell:
     def ring_with(self, connection: Connection, stages: Iterable[str]) -> None:
         """NOTIFY inside the transaction: PostgreSQL delivers it at the commit, and only then."""
         for stage in sorted(set(stages)):
-            connection.execute(text("SELECT pg_notify(:channel, '')"), {"channel": f"hilum_{stage}"})
+            _RING.write(connection, {"channel": f"hilum_{stage}"})
 
     def ring(self, stages: Iterable[str]) -> None:
         """Nothing: the commit has rung already."""

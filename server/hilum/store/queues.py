@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Select, Table, Update, and_, bindparam, li
 from sqlalchemy.sql.selectable import NamedFromClause
 
 from hilum.domain import CommitmentState, ComparisonState, DeliveryState, Lane, ReadingState, ResultState, StudyState, WorkState
+from hilum.store.prepared import Prepared
 from hilum.store.schema import commitment, comparison, delivery, reading, result, study
 
 _STUCK = (StudyState.FAILED.value, DeliveryState.DEAD.value)
@@ -47,10 +48,10 @@ class Statements:
     `look` yields when the first due row of each lane is due, and last when the first lease ends.
     """
 
-    look: Select[Any]
-    lapsed: Select[Any]
-    due: Select[Any]
-    take: Update
+    look: Prepared
+    lapsed: Prepared
+    due: Prepared
+    take: Prepared
 
 
 @cache
@@ -61,10 +62,10 @@ def statements(stage: str, *, is_one_destination: bool) -> Statements:
     is_due = [in_state(queue.table, WorkState.DUE), *own, *([] if queue.extra is None else [queue.extra])]
     is_leased = [in_state(queue.table, WorkState.LEASED), *own]
     return Statements(
-        look=_look(queue.table, is_due, is_leased),
-        lapsed=_lapsed(queue.table, is_leased),
-        due=_due(queue.table, is_due),
-        take=_take(queue.table),
+        look=Prepared(_look(queue.table, is_due, is_leased)),
+        lapsed=Prepared(_lapsed(queue.table, is_leased)),
+        due=Prepared(_due(queue.table, is_due)),
+        take=Prepared(_take(queue.table)),
     )
 
 

@@ -10,13 +10,17 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection, and_, bindparam, insert, select, text, update
 
 from hilum.domain import Instance, ReadingState, Reason, Rejection, RemovalReason
+from hilum.store.prepared import Prepared
 from hilum.store.reopening import reopen
 from hilum.store.schema import instance, reading, rejection
 
-_REASONS = select(rejection.c.sop_instance_uid, rejection.c.study_instance_uid, rejection.c.reason).where(
-    rejection.c.sop_instance_uid.in_(bindparam("uids", expanding=True))
+_REASONS = Prepared(
+    select(rejection.c.sop_instance_uid, rejection.c.study_instance_uid, rejection.c.reason).where(
+        rejection.c.sop_instance_uid.in_(bindparam("uids", expanding=True))
+    ),
+    "uids",
 )
-_HOLD = text("SELECT pg_advisory_xact_lock(hashtextextended(uid, 0)) FROM unnest(CAST(:uids AS text[])) AS uid")
+_HOLD = Prepared(text("SELECT pg_advisory_xact_lock(hashtextextended(uid, 0)) FROM unnest(CAST(:uids AS text[])) AS uid"))
 
 
 def reject(connection: Connection, rejections: Sequence[Rejection], now: float) -> int:
@@ -40,13 +44,13 @@ def hold(connection: Connection, uids: Iterable[str]) -> None:
     be reported. PostgreSQL has a lock for each image, whether it has a row or not; SQLite one writer at a time.
     """
     if connection.dialect.name == "postgresql":
-        connection.execute(_HOLD, {"uids": sorted(set(uids))})
+        _HOLD.write(connection, {"uids": sorted(set(uids))})
 
 
 def removals_of(connection: Connection, new: Sequence[Instance]) -> dict[str, RemovalReason]:
     """Of images that arrive, those that are out of results from the beginning, by SOP Instance UID, and why."""
     studies = {item.sop_instance_uid: item.study_instance_uid for item in new}
-    found = connection.execute(_REASONS, {"uids": list(studies)})
+    found = _REASONS.all(connection, {"uids": list(studies)})
     return {row.sop_instance_uid: RemovalReason(row.reason) for row in found if row.study_instance_uid == studies[row.sop_instance_uid]}
 
 
