@@ -40,6 +40,7 @@ _NEEDED: Final = (
 _ASCII: Final = re.compile(rb"[ -}]*")
 _MULTIPLE: Final = frozenset({"AS", "CS", "DA", "DS", "DT", "LO", "PN", "SH", "TM", "UI"})
 _TEXTS: Final = _MULTIPLE | {"LT", "ST", "UT"}
+_PLAIN_TEXTS: Final = _TEXTS - {"DS", "PN", "UI"}  # what pydicom keeps as `str`
 
 
 def cleaned_elements(dataset: Dataset, chosen: Iterable[BaseTag]) -> Dataset:
@@ -52,9 +53,14 @@ def _cleaned(dataset: Dataset, tag: BaseTag) -> DataElement | None:
     try:
         vr, value = plain(dataset.get_item(tag)) or decoded(dataset[tag])
         value = _items(value, keyword_for_tag(tag)) if vr == "SQ" else cleaned(tag, vr, value, dataset.original_character_set)
-        return None if value is None else DataElement(tag, vr, value)
+        return None if value is None else DataElement(tag, vr, value, already_converted=_is_as_pydicom_has_it(vr, value))
     except UNREADABLE:
         return None  # one unreadable element must not cost the report
+
+
+def _is_as_pydicom_has_it(vr: str, value: object) -> bool:
+    """One text, or a number: pydicom would look for a backslash, convert and validate, and leave it as it is."""
+    return (type(value) is str and vr in _PLAIN_TEXTS and "\\" not in value) or vr == "US"
 
 
 def _safe(dataset: Dataset) -> list[BaseTag]:

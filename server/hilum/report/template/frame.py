@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset
 
 from hilum.report.inherited import INHERITED, tags
@@ -54,7 +55,7 @@ class Frame:
 
 
 def _inherited(image: Dataset) -> dict[int, bytes]:
-    return {int(tag): encoded([image[tag]]) for tag in image.keys() & _INHERITED}
+    return {int(tag): encoded([element]) for tag in image.keys() & _INHERITED if isinstance(element := image.get_item(tag), DataElement)}
 
 
 def compile_frame(report: Dataset) -> Frame:
