@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from io import BytesIO
 from typing import Final
 
@@ -44,17 +45,19 @@ class DicomLane:
         self._others: tuple[str, ...] = ()
         self._proposed: tuple[str, ...] = ()
         self._timer: threading.Timer | None = None
+        self._used_at = 0.0
 
     def deliver(self, document: Document) -> None:
         """Return when the receiver has answered with success or a warning (see `Lane.deliver`)."""
         if document.sop_class_uid is None:
             raise Refused("not_a_dicom_object", f"{document.kind} is no DICOM object; send it to a folder")
         with self._lock:
-            self._stop_timer()
             try:
                 self._store(document.sop_class_uid, _outgoing(document))
             finally:
-                self._start_timer()
+                self._used_at = time.monotonic()
+                if self._timer is None:
+                    self._start_timer(self._idle_seconds)
 
     def close(self) -> None:
         """Release the association."""
@@ -101,12 +104,24 @@ class DicomLane:
         reports = [item.sop_class_uid for item in self._ladder] if self._takes_reports or sop_class_uid in _SR_CLASSES else []
         return (*reports, *self._others)
 
-    def _start_timer(self) -> None:
+    def _start_timer(self, seconds: float) -> None:
         if self._association is None:
             return
-        self._timer = threading.Timer(self._idle_seconds, self.close)
+        self._timer = threading.Timer(seconds, self._release_if_idle)
         self._timer.name, self._timer.daemon = f"idle-{self._name}", True
         self._timer.start()
+
+    def _release_if_idle(self) -> None:
+        """In the timer's thread. A timer for each document would be a thread for each: one looks when the last document was."""
+        with self._lock:
+            if self._timer is not threading.current_thread():
+                return  # the lane was closed while this one waited for the lock
+            self._timer = None
+            left = self._used_at + self._idle_seconds - time.monotonic()
+            if left > 0:
+                self._start_timer(left)
+            else:
+                self._release()
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -57,7 +57,8 @@ class ReportBuilder:
     async def _template(self, release: Release) -> SrTemplate:
         """Raises Unusual, and WorkerDied; then the next caller has it compiled anew."""
         compiling = self._compiling(release)
-        await asyncio.wait([compiling])
+        if not compiling.done():
+            await asyncio.wait([compiling])
         error = compiling.exception()
         if isinstance(error, WorkerDied):
             self._forget(release, compiling)
