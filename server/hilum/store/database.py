@@ -11,10 +11,13 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.dialects import registry
+from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.engine import ExceptionContext, make_url
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.pool import PoolProxiedConnection
 
 AWAY: Final = (OperationalError, InterfaceError, PoolTimeoutError)
 """What says that the database does not answer for now. Others say that we ask wrongly (of SQLite some of those are among these)."""
@@ -40,6 +43,31 @@ _POOL_TIMEOUT_SECONDS = 10
 _LONGEST_GAP_SECONDS = 0.05
 
 
+class Writing(SQLiteDialect_pysqlite):
+    """SQLite, whose transactions begin with the write lock. A listener for `begin` costs more: events in each of them."""
+
+    supports_statement_cache = True
+
+    def do_begin(self, dbapi_connection: PoolProxiedConnection) -> None:
+        """IMMEDIATE: a transaction that reads first and upgrades later can fail with SQLITE_BUSY at once, whatever the timeout."""
+        dbapi_connection.cursor().execute("BEGIN IMMEDIATE")
+
+
+class Reading(SQLiteDialect_pysqlite):
+    """SQLite, whose transactions take no lock that others wait for."""
+
+    supports_statement_cache = True
+
+    def do_begin(self, dbapi_connection: PoolProxiedConnection) -> None:
+        """It reads one state of the ledger throughout."""
+        dbapi_connection.cursor().execute("BEGIN")
+
+
+_WRITING, _READING = "sqlite+hilum_writing", "sqlite+hilum_reading"
+registry.register(_WRITING.replace("+", "."), __name__, "Writing")
+registry.register(_READING.replace("+", "."), __name__, "Reading")
+
+
 def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) -> Engine:
     """An engine for the ledger at `url`; with `read_only` its transactions take no write lock.
 
@@ -53,9 +81,9 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
         # Of a transaction that we have made read-only, such an answer to a write is a bug of ours.
         event.listen(engine, "handle_error", _call_away(_AWAY_STATES - {_IS_READ_ONLY} if read_only else _AWAY_STATES))
         return engine
-    engine = create_engine(url, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000, "check_same_thread": False}, **options)
+    ours = make_url(url).set(drivername=_READING if read_only else _WRITING)
+    engine = create_engine(ours, connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000, "check_same_thread": False}, **options)
     event.listen(engine, "connect", _configure_sqlite("FULL" if is_synced else "NORMAL"))
-    event.listen(engine, "begin", _begin_read if read_only else _begin_write)
     return engine
 
 
@@ -180,17 +208,8 @@ def _configure_sqlite(synchronous: str) -> Callable[[sqlite3.Connection, object]
     pragmas = ("journal_mode = WAL", f"synchronous = {synchronous}", f"busy_timeout = {_BUSY_TIMEOUT_MS}", "foreign_keys = ON")
 
     def configure(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None  # the driver must not begin transactions by itself; `_begin_*` do
+        connection.isolation_level = None  # the driver must not begin transactions by itself; `Writing` and `Reading` do
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
 
     return configure
-
-
-def _begin_write(connection: Connection) -> None:
-    # IMMEDIATE: a transaction that reads first and upgrades later can fail with SQLITE_BUSY at once, whatever the timeout.
-    run(connection, "BEGIN IMMEDIATE", ())
-
-
-def _begin_read(connection: Connection) -> None:
-    run(connection, "BEGIN", ())
