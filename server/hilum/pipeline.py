@@ -19,7 +19,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import ParamSpec, TypeVar
@@ -42,6 +41,7 @@ from hilum.domain import (
     StudyState,
 )
 from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
+from hilum.one_thread import OneThread
 from hilum.settings import Pipeline
 from hilum.store.database import AWAY, DAMAGED, is_damaged, words_of
 from hilum.store.doorbell import Bell
@@ -112,7 +112,7 @@ class StageLoop:
         self.problem, self._problem_ends = "", math.inf
         self._wake, self._stopping = asyncio.Event(), False
         # One thread: the ledger's transactions of one loop are in order, and SQLite has one writer anyway.
-        self._ledger_thread = ThreadPoolExecutor(1, thread_name_prefix=f"{stage.name}-ledger")
+        self._ledger_thread = OneThread(f"{stage.name}-ledger")
 
     async def run(self) -> None:
         """Claim → handle → advance, until `stop`; then finish what is held."""
@@ -131,7 +131,7 @@ class StageLoop:
             self._wake.clear()
             await (asyncio.wait(self._held) if self._held else self._wake.wait())
         await self._flush()
-        self._ledger_thread.shutdown()
+        self._ledger_thread.close()
 
     def stop(self) -> None:
         """Claim no more. Call it in the loop's thread."""
@@ -332,7 +332,7 @@ class StageLoop:
             with telemetry.cpu(f"{self._stage.name}_ledger"):
                 return function(*args, **kwargs)
 
-        return await asyncio.get_running_loop().run_in_executor(self._ledger_thread, run)
+        return await self._ledger_thread.call(run)
 
 
 def _followers(group: Iterable[tuple[Job, Advance]]) -> Counter[str | None]:
