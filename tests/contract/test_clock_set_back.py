@@ -79,3 +79,25 @@ def test_a_beat_of_a_time_that_will_come_again_is_none(ledger: Ledger, clock: Cl
     ledger.beat("before", "dispatcher", 1, started_at=0.0, is_ready=True)
     clock.now -= HOUR
     assert ledger.silent(10) == [("before", 1)]
+
+
+def test_what_a_host_that_is_gone_held_in_the_later_time_is_free(street: Street, ledger: Ledger, clock: Clock) -> None:
+    """A container that is made anew has another host name: nobody knows the processes of the one before, or ends their leases."""
+    clock.now = time.time() + HOUR
+    street.receive("1.2.1", 1)
+    (held,) = street.claim("analyse")
+    assert ledger.hold_lane("pacs", "before", 180.0)
+    clock.now -= HOUR
+    StrandedWatch(SETTINGS, clock, lambda: 0.0).look(ledger)
+    (again,) = street.claim("analyse")
+    assert (again.lease.row_id, again.lease.lapses) == (held.lease.row_id, 1)
+    assert ledger.hold_lane("pacs", "after", 180.0)
+
+
+def test_what_is_held_rightly_stays_so(street: Street, ledger: Ledger, clock: Clock) -> None:
+    clock.now = time.time()
+    street.receive("1.2.1", 1)
+    street.claim("analyse")
+    assert ledger.hold_lane("pacs", "another", 180.0)
+    StrandedWatch(SETTINGS, clock, lambda: 0.0).look(ledger)
+    assert (street.claim("analyse"), ledger.hold_lane("pacs", "ours", 180.0)) == ([], False)

@@ -8,14 +8,15 @@ from sqlalchemy import ColumnElement, Connection, Row, Table, bindparam, or_, se
 
 from hilum.domain import WorkState
 from hilum.store.queues import QUEUES, in_state
-from hilum.store.schema import study
+from hilum.store.schema import delivery, destination, study
 
 SKEW_SECONDS = 300.0
 """By so much the clocks of several hosts may differ; after a smaller step nobody waits longer than that."""
+_LONGEST_LEASE_SECONDS = 600.0  # more than that of any stage
 
 
 def free(connection: Connection, stage: str, longest_seconds: float, now: float) -> int:
-    """Rows of a stage that are due in more than `longest_seconds` are due now; how many.
+    """Rows of a stage that are due in more than `longest_seconds` are due now, and leases end that last longer than any; how many.
 
     A study's quiet period begins anew, as long as it was: more images may come. Who has a row locked decides about it himself.
     """
@@ -33,7 +34,19 @@ def free(connection: Connection, stage: str, longest_seconds: float, now: float)
     if found:
         begun = [_of_study(row, longest_seconds, now) if table is study else {"row": row.id, "due_at": now} for row in found.values()]
         connection.execute(update(table).where(table.c.id == bindparam("row")), begun)
-    return len(found)
+    return len(found) + _end_leases(connection, table, max(longest_seconds, _LONGEST_LEASE_SECONDS), now)
+
+
+def _end_leases(connection: Connection, table: Table, longest_seconds: float, now: float) -> int:
+    """Who holds a row is asked for its token when it writes, and goes on unless somebody else was faster: but it may be gone."""
+    held, lapsed = in_state(table, WorkState.LEASED), table.c.leased_until > now + longest_seconds + SKEW_SECONDS
+    rows = connection.execute(select(table.c.id).where(held, lapsed).with_for_update(skip_locked=True)).scalars().all()
+    if rows:
+        connection.execute(update(table).where(table.c.id == bindparam("row")), [{"row": row, "leased_until": now - 1} for row in rows])
+    if table is delivery:
+        is_owned = destination.c.owned_until > now + longest_seconds + SKEW_SECONDS
+        connection.execute(update(destination).where(is_owned).values(owned_until=now - 1))
+    return len(rows)
 
 
 def _chosen(connection: Connection, table: Table, conditions: list[ColumnElement[bool]]) -> dict[int, Row[Any]]:
