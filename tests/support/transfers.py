@@ -33,13 +33,15 @@ class Case:
     """One transfer: what was there, what comes, and under which limits."""
 
     fragment: int
-    count: int  # of PDUs that are alike
+    progress: int  # bytes of the fragment in progress that come first, at most `limit`
+    is_last: bool  # the data set ends with them
+    count: int  # of PDUs that are alike; 0 behind the last fragment
     end: bytes
     cuts: tuple[int, ...]  # sizes in which the peer sends, again and again
     unread: int  # bytes that lie in the buffer already
     buffer: int
     first: int  # bytes of the data set in the file
-    held: int
+    held: int  # and behind it
     aligned: int
     direct_io: bool
     limit: int
@@ -50,14 +52,18 @@ def drawn(random: Random) -> Case:
     """Small buffers and sizes, so that every boundary is met."""
     aligned = random.choice((1, 16, 512, 4096))
     fragment = random.choice((random.randint(1, 50), random.randint(1, 3000), random.randint(60_000, 200_000)))
-    count = random.randint(0, 40 if fragment < 10_000 else 5)
-    first = random.randint(1, 10_000)
-    most_held = (aligned - first % aligned) % aligned if random.random() < 0.5 else 0  # the first write may end anywhere
+    is_last = random.random() < 0.3
+    progress = random.choice((0, fragment, random.randint(0, fragment)))
+    count = 0 if is_last else random.randint(0, 40 if fragment < 10_000 else 5)
+    first = random.choice((0, random.randint(1, 10_000)))
+    most_held = (aligned - first % aligned) % aligned if random.random() < 0.5 else 0  # a first write may end anywhere
     held = random.randint(0, most_held - 1) if most_held else random.randint(0, aligned - 1) if first % aligned == 0 else 0
-    size = first + held + count * fragment
+    size = first + held + progress + count * fragment
     start = random.choice((None, random.randint(0, size)))
     return Case(
         fragment=fragment,
+        progress=progress,
+        is_last=is_last,
         count=count,
         end=random.choice(ENDS),
         cuts=tuple(random.randint(1, 3 * fragment + 20) for _ in range(3)),
@@ -67,7 +73,7 @@ def drawn(random: Random) -> Case:
         held=held,
         aligned=aligned,
         direct_io=random.random() < 0.5,
-        limit=random.choice((1 << 40, random.randint(0, size))),
+        limit=random.choice((1 << 40, random.randint(progress, progress + size))),
         pixels=(start, None if random.random() < 0.5 else (start or 0) + random.randint(0, size)),
     )
 
@@ -75,12 +81,14 @@ def drawn(random: Random) -> Case:
 def run(library: Library, case: Case) -> None:
     """Assert that everything that may be taken arrives, that nothing else does, and that the rest is still to be read."""
     random = Random(case.fragment * 31 + case.count)
-    before, data = random.randbytes(case.first + case.held), random.randbytes(case.count * case.fragment)
+    before, data = random.randbytes(case.first + case.held), random.randbytes(case.progress + case.count * case.fragment)
     beginning = pdu.beginning(case.fragment + 2, CONTEXT, DATA)
-    starts = range(0, len(data), case.fragment)
-    stream = b"".join(beginning + data[start : start + case.fragment] for start in starts) + case.end
+    starts = range(case.progress, len(data), case.fragment)
+    equal = [beginning + data[start : start + case.fragment] for start in starts]
+    stream = data[: case.progress] + b"".join(equal) + case.end
     unread_bytes = min(case.unread, len(stream), case.buffer)
-    taken = min(case.count, case.limit // case.fragment) * case.fragment
+    alike = min(case.count, (case.limit - case.progress) // case.fragment)
+    taken = case.progress + alike * case.fragment
     ours, peer = socket.socketpair()
     sender = threading.Thread(target=_send, args=(peer, stream[unread_bytes:], case.cuts))
     with open(os.memfd_create("transfer"), "w+b", buffering=0) as file, ours:  # noqa: PTH123 - a descriptor
@@ -88,7 +96,8 @@ def run(library: Library, case: Case) -> None:
         buffer = bytearray(case.buffer)
         at = case.buffer - unread_bytes if case.count % 2 else 0
         buffer[at : at + unread_bytes] = stream[:unread_bytes]
-        unread = Unread(ours.fileno(), buffer, at, at + unread_bytes, beginning)
+        follows = b"" if case.is_last else beginning
+        unread = Unread(ours.fileno(), buffer, at, at + unread_bytes, case.progress, case.is_last, follows)
         outlet = Outlet(file.fileno(), case.first, before[case.first :], 0, Writing(1, case.aligned, case.direct_io))
         digests = library.digests(*case.pixels)
         digests.update(before)
@@ -96,13 +105,17 @@ def run(library: Library, case: Case) -> None:
         library.transfer(unread, case.fragment, case.limit, outlet, digests)
         rest = bytes(buffer[unread.start : unread.end]) + _all_of(ours)
         sender.join()
-        is_over = case.end == b"" and taken == len(data) and case.limit - taken >= case.fragment
+        is_over = not case.is_last and case.end == b"" and taken == len(data) and case.limit - taken >= case.fragment
         assert isinstance(unread.problem, ConnectionResetError) is is_over, unread.problem
+        assert unread.first == 0
         assert outlet.size_bytes == os.fstat(file.fileno()).st_size
         assert os.pread(file.fileno(), outlet.size_bytes, 0) + outlet.end == before + data[:taken]
         assert len(outlet.end) < case.aligned
-        assert not (taken and outlet.size_bytes % case.aligned and outlet.size_bytes != case.first), "a write ends at a multiple"
-        assert rest == stream[taken // case.fragment * (len(beginning) + case.fragment) :]
+        if case.is_last and not case.direct_io:
+            assert outlet.end == b"", "nothing comes behind it"
+        else:
+            assert not (outlet.size_bytes % case.aligned and outlet.size_bytes != case.first), "a write ends at a multiple"
+        assert rest == stream[case.progress + alike * (len(beginning) + case.fragment) :]
         assert digests.size_bytes == len(before) + taken
         expected = Digests(*case.pixels)
         expected.update(before + data[:taken])

@@ -192,12 +192,12 @@ def test_who_wants_pieces_is_not_asked_to_read() -> None:
     """Before the header is known nobody can say who it will be."""
     encoded, note = data_set("1.2.3", pixels=bytes(70_000)), Note()
     with contextlib.closing(Arriving(StoreCommand(meta("1.2.3", ExplicitVRLittleEndian), DX), lambda _command, _header: note)) as arriving:
-        assert arriving.is_receiver
-        unread = Unread(-1, bytearray(100), 10, 90, b"")
-        for piece in (encoded[:100], encoded[100 : 33 << 10], encoded[33 << 10 :]):
+        assert arriving.reads_after == 32 << 10
+        unread = Unread(-1, bytearray(100), 10, 90, 1, False, b"")
+        for piece, missing in ((encoded[:100], (32 << 10) - 100), (encoded[100 : 33 << 10], None), (encoded[33 << 10 :], None)):
             arriving.write([memoryview(piece)])
             arriving.receive(unread, 1)
-        assert not arriving.is_receiver
+            assert arriving.reads_after == missing
         assert (unread.start, unread.end) == (10, 90)
         assert arriving.commit() is Taken.REJECTION_NOTE
     assert note.written == encoded

@@ -63,7 +63,7 @@ class Pair:
         self.ours, self.peer = socket.socketpair()
         self.peer.sendall(coming)
         self.outlet = Outlet(file, 0, b"", 0, Writing(0, ALIGNED_BYTES if direct_io else 512, direct_io))
-        self.unread = Unread(self.ours.fileno(), bytearray(66 << 10), 0, 0, BEGINNING)
+        self.unread = Unread(self.ours.fileno(), bytearray(66 << 10), 0, 0, 0, False, BEGINNING)
         self.digests = LIBRARY.digests(None, None)
 
     def transfer(self, limit: int = 1 << 30) -> Unread:
@@ -174,6 +174,25 @@ def test_a_beginning_of_another_size_never_reaches_c(file):
         pair.transfer()
 
 
+@has_library
+def test_a_fragment_that_is_more_than_may_come_never_reaches_c(file):
+    pair = Pair(file, PDU)
+    pair.unread.first = 11
+    with pytest.raises(ValueError, match="a fragment of 11 bytes, where 10 may come"):
+        pair.transfer(limit=10)
+
+
+@has_library
+def test_a_fragment_that_breaks_off_was_not_taken(file):
+    """What is left of it is the connection's to wait for, and that is lost."""
+    pair = Pair(file, bytes(70))
+    pair.unread.first = 100
+    pair.peer.close()
+    unread = pair.transfer()
+    assert isinstance(unread.problem, ConnectionResetError)
+    assert unread.first == 100
+
+
 SAID = """
 import pathlib, sys
 from hilum.receive import compiled, transfer_library
@@ -204,7 +223,7 @@ def said_of(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("enum { INTERFACE = 2 };", "enum { INTERFACE = 3 };", "another version of Hilum"),
+        ("enum { INTERFACE = 3 };", "enum { INTERFACE = 4 };", "another version of Hilum"),
         ("void hilum_transfer(", "void other(", "cannot be loaded"),
         ('__builtin_cpu_supports("avx2")', "0", "cannot be loaded (this processor has no AVX2)"),
         ("transfer->start += BEGINNING;", "", "loses bytes"),

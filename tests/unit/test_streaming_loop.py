@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hilum.receive.streaming.command import Command
 from hilum.receive.streaming.connection import Connection
 from hilum.receive.streaming.loop import End, Loop
-from hilum.receive.streaming.provider import Context, Unread, Verdict
+from hilum.receive.streaming.provider import Context, Fragment, Unread, Verdict
 from tests.support.raw_scu import DX
 from tests.support.waiting import wait_for
 from tests.support.wire import ABORT, ECHO_RQ, RELEASE, command, message, pdu, pdv, store
@@ -27,7 +27,7 @@ CONTEXTS = {1: Context(DX, "1.2.840.10008.1.2.1")}
 class Kept:
     """A provider that keeps what comes, and what became of it."""
 
-    is_receiver = False
+    reads_after: int | None = None
 
     def __init__(self) -> None:
         self.data_sets: list[bytearray] = []
@@ -58,19 +58,26 @@ class Broken(Kept):
 
 
 class Reading(Kept):
-    """Takes PDUs that lie in the buffer by itself; then the connection has this problem."""
+    """Behind so many bytes it takes by itself what lies in the buffer; then the connection has this problem."""
 
-    is_receiver = True
-
-    def __init__(self, problem: OSError | None = None) -> None:
+    def __init__(self, problem: OSError | None = None, after: int = 0) -> None:
         super().__init__()
-        self.taken, self._problem = 0, problem
+        self.asked, self._problem, self._after = 0, problem, after
+
+    @property
+    def reads_after(self) -> int:  # type: ignore[override]
+        return max(0, self._after - len(self.data_sets[-1]))
 
     def receive(self, unread: Unread, size: int) -> None:
-        while unread.buffer.startswith(unread.beginning, unread.start) and unread.start + len(unread.beginning) + size <= unread.end:
-            following = unread.start + len(unread.beginning) + size
+        self.asked += 1
+        here = min(unread.first, unread.end - unread.start)
+        self.data_sets[-1] += unread.buffer[unread.start : unread.start + here]
+        unread.start, unread.first = unread.start + here, unread.first - here
+        step = len(unread.beginning) + size
+        while unread.beginning and unread.buffer.startswith(unread.beginning, unread.start) and unread.start + step <= unread.end:
+            following = unread.start + step
             self.data_sets[-1] += unread.buffer[following - size : following]
-            unread.start, self.taken = following, self.taken + 1
+            unread.start = following
         unread.problem = self._problem
 
 
@@ -169,10 +176,11 @@ def equal_pdu(content: bytes) -> bytes:
     return pdu(4, pdv(content, is_last=False))
 
 
+@pytest.mark.parametrize("after", [0, 1, 301, 20_000])
 @pytest.mark.parametrize("size", [size for size in EQUAL_BYTES if size < 100_000])
-def test_who_takes_a_data_set_may_read_equal_pdus_by_himself(size: int) -> None:
+def test_who_takes_a_data_set_may_read_fragments_by_himself(size: int, after: int) -> None:
     """What came before he has already; what he leaves comes as ever; and the connection is as it was for the next message."""
-    reading = Reading()
+    reading = Reading(after=after)
     contents = [bytes((number,)) * size for number in range(40)]
     with running(reading) as made:
         made.peer.sendall(message(store("1.2.3")) + b"".join(map(equal_pdu, contents)) + pdu(4, pdv(b"last")))
@@ -180,7 +188,7 @@ def test_who_takes_a_data_set_may_read_equal_pdus_by_himself(size: int) -> None:
         made.peer.sendall(message(command(ECHO_RQ)) + RELEASE)
         assert made.finished() is End.RELEASED
     assert reading.data_sets == [b"".join(contents) + b"last"]
-    assert reading.taken > 0
+    assert reading.asked > 0 or size * 40 + len(b"last") <= after
     assert reading.ends == ["finished", "closed"]
 
 
@@ -204,10 +212,11 @@ def test_an_abort_between_equal_pdus_is_one() -> None:
 def test_of_equal_pdus_those_are_taken_at_once_that_are_here_as_a_whole() -> None:
     connection = Connection(Scripted(b"!ab1ab2ac3ab4ab"))
     connection.take(1)
-    assert [bytes(piece) for piece in connection.repeated(b"ab", 1)] == [b"1", b"2"]
+    fragment = Fragment(1, is_command=False, is_last=False, size=1, beginning=b"ab")
+    assert [bytes(piece) for piece in connection.repeated(fragment)] == [b"1", b"2"]
     assert bytes(connection.take(3)) == b"ac3"
-    assert [bytes(piece) for piece in connection.repeated(b"ab", 1)] == [b"4"]
-    assert connection.repeated(b"ab", 1) == []
+    assert [bytes(piece) for piece in connection.repeated(fragment)] == [b"4"]
+    assert connection.repeated(fragment) == []
     assert bytes(connection.take(3)) == b"ab"
 
 

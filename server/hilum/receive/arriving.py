@@ -33,9 +33,11 @@ class Arriving:
             self._hand_over(self._beginning.header, rest)
 
     @property
-    def is_receiver(self) -> bool:
-        """Whether `receive` may take something, now or when the header is known."""
-        return self._taker is None or self._taker.is_receiver
+    def reads_after(self) -> int | None:
+        """So many of the next bytes go to `write` before `receive` may take anything, as far as is known; None: all do."""
+        if self._taker is None:
+            return self._beginning.missing
+        return 0 if self._taker.is_receiver else None
 
     def receive(self, unread: Unread, size: int) -> None:
         """As many of the next bytes as the taker likes to read by itself, see `streaming.provider.Incoming`. Raises Refusal, OSError."""

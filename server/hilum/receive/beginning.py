@@ -25,6 +25,11 @@ class Beginning:
         """The bytes that were kept."""
         return memoryview(self._held)
 
+    @property
+    def missing(self) -> int:
+        """So many bytes more, before it looks for the header again."""
+        return self._window - len(self._held)
+
     def add(self, piece: memoryview) -> memoryview:
         """Keep of a piece as much as is needed, and give the rest back. Raises CannotUnderstand when more bytes cannot help."""
         while piece and self.header is None:

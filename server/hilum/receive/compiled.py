@@ -1,4 +1,4 @@
-"""Whether the steady state of large data sets is compiled (transfer.c), or goes on in Python as everything else does.
+"""Whether data sets are received behind their headers by compiled code (transfer.c), or in Python as everything else is.
 
 Python holds the interpreter for each PDU, and sixteen associations wait for it: that takes up to two fifths more CPU (`make bench-ingest`).
 Where the library is missing, or does not do with known bytes what Python does, nothing else changes.
@@ -73,8 +73,9 @@ def _transferred(library: Library, digests: CompiledDigests, first: bytes, rest:
     with open(os.memfd_create("hilum"), "w+b", buffering=0) as file, ours, peer:  # noqa: PTH123 - a descriptor
         file.write(first)
         starts = range(0, len(rest), _FRAGMENT_BYTES)
-        peer.sendall(b"".join(_BEGINNING + rest[start : start + _FRAGMENT_BYTES] for start in starts) + b"something else")
-        unread = Unread(ours.fileno(), bytearray(_BUFFER_BYTES), 0, 0, _BEGINNING)
+        equal = b"".join(_BEGINNING + rest[start : start + _FRAGMENT_BYTES] for start in starts)
+        peer.sendall(equal[len(_BEGINNING) :] + b"something else")
+        unread = Unread(ours.fileno(), bytearray(_BUFFER_BYTES), 0, 0, _FRAGMENT_BYTES, is_last=False, beginning=_BEGINNING)
         outlet = Outlet(file.fileno(), len(first), b"", 0, Writing(0, _ALIGNED_BYTES, direct_io))
         library.transfer(unread, _FRAGMENT_BYTES, len(rest), outlet, digests)
         if unread.problem is not None:

@@ -95,7 +95,7 @@ class IncomingImage:
         digests = self._digests
         if self._archived is None or not isinstance(digests, CompiledDigests):
             return
-        self._require_room(size)
+        self._require_room(unread.first)
         limit = self._intake.permitted(self._granted) - digests.size_bytes
         with self._archived.lent() as outlet:
             digests.library.transfer(unread, size, limit, outlet, digests)

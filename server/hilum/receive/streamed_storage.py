@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TypeVarTuple, Unpack
 
 from hilum.receive.account import Account
 from hilum.receive.arriving import Arriving
@@ -15,6 +16,7 @@ from hilum.receive.streaming.provider import Context, Unread, Verdict
 from hilum.receive.verdicts import Verdicts, problem_of_command
 
 _SUCCESS = Verdict(0x0000)
+_Arguments = TypeVarTuple("_Arguments")
 
 
 class StreamedStorage:
@@ -27,7 +29,7 @@ class StreamedStorage:
     def begin(self, command: Command, context: Context) -> StreamedObject:
         """A C-STORE-RQ (PS3.7 9.1.1)."""
         problem = problem_of_command(command.sop_class_uid, command.sop_instance_uid, command.priority)
-        return StreamedObject(lambda: self._reception.begin(self._command(command, context)), self._verdicts, problem)
+        return StreamedObject(self._reception, self._command(command, context), self._verdicts, problem)
 
     def _command(self, command: Command, context: Context) -> StoreCommand:
         meta = FileMeta(
@@ -44,44 +46,47 @@ class StreamedStorage:
 class StreamedObject:
     """One data set on its way in. After the first problem its bytes are let go, and the last one brings the answer."""
 
-    def __init__(self, begin: Callable[[], Arriving], verdicts: Verdicts, problem: Exception | None) -> None:
+    def __init__(self, reception: Reception, command: StoreCommand, verdicts: Verdicts, problem: Exception | None) -> None:
         self._began = time.monotonic()
         self._verdicts, self._problem = verdicts, problem
         self._arriving: Arriving | None = None
-        self._attempt(lambda: self._begin(begin))
+        self._attempt(self._begin, reception, command)
 
-    def _begin(self, begin: Callable[[], Arriving]) -> None:
-        self._arriving = begin()
+    def _begin(self, reception: Reception, command: StoreCommand) -> None:
+        self._arriving = reception.begin(command)
 
     def write(self, pieces: Sequence[memoryview]) -> None:
         """The next bytes."""
-        if (arriving := self._arriving) is not None:
-            self._attempt(lambda: arriving.write(pieces))
+        if self._arriving is not None:
+            self._attempt(self._arriving.write, pieces)
 
     @property
-    def is_receiver(self) -> bool:
-        """Not after a problem."""
-        return self._arriving is not None and self._arriving.is_receiver
+    def reads_after(self) -> int | None:
+        """Never after a problem."""
+        return None if self._arriving is None else self._arriving.reads_after
 
     def receive(self, unread: Unread, size: int) -> None:
         """The next bytes, from the connection itself."""
-        if (arriving := self._arriving) is not None:
-            self._attempt(lambda: arriving.receive(unread, size))
+        if self._arriving is not None:
+            self._attempt(self._arriving.receive, unread, size)
 
     def finish(self) -> Verdict:
         """Make it durable, or say why not."""
-        if (arriving := self._arriving) is not None:
-            self._attempt(lambda: self._verdicts.taken(arriving.commit(), self._began))
+        if self._arriving is not None:
+            self._attempt(self._commit, self._arriving)
         if self._problem is None:
             return _SUCCESS
         failure = self._verdicts.failed(self._problem)
         return Verdict(failure.status, failure.comment)
 
-    def _attempt(self, step: Callable[[], None]) -> None:
+    def _commit(self, arriving: Arriving) -> None:
+        self._verdicts.taken(arriving.commit(), self._began)
+
+    def _attempt(self, step: Callable[[Unpack[_Arguments]], None], *arguments: *_Arguments) -> None:
         if self._problem is not None:
             return
         try:
-            step()
+            step(*arguments)
         except Exception as error:  # noqa: BLE001 - the C-STORE edge: the sender gets a status, whatever went wrong
             self._problem = error
             self.close()

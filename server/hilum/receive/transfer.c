@@ -1,9 +1,10 @@
-/* The steady state of a large data set on its way in: from the socket of an association, through both digests, to its file.
+/* A data set on its way in: from the socket of an association, through both digests, to its file.
 
-   Python (`streaming/loop.py`) receives an association; between two P-DATA-TF PDUs of a data set, which lie on the wire one after the
-   other under equal headers (PS3.8 9.3.5), it calls `hilum_transfer`. That takes as many more of them as look the same, and returns in
-   front of the first thing that does not: the last fragment, another length, an A-ABORT. So nothing of the protocol is decided here, and
-   the interpreter is free for other associations meanwhile. transfer_library.py says the same in ctypes. Any number of threads. */
+   Python (`streaming/loop.py`) receives an association; behind the header of a fragment of a data set it calls `hilum_transfer`, which takes
+   the fragment. P-DATA-TF PDUs of a large data set lie on the wire one after the other under equal headers (PS3.8 9.3.5): it takes as
+   many more of them as look the same, and returns in front of the first thing that does not: the last fragment, another length, an
+   A-ABORT. So nothing of the protocol is decided here, and the interpreter is free for other associations meanwhile.
+   transfer_library.py says the same in ctypes. Any number of threads. */
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -17,7 +18,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { INTERFACE = 2 };
+enum { INTERFACE = 3 };
 
 #if defined __x86_64__ && !defined PLAIN
 #define NEEDS_AVX2
@@ -58,7 +59,8 @@ struct transfer {
     /* The connection: unread bytes lie at [start, end) of the buffer. */
     uint8_t *buffer;
     int64_t capacity, start, end;
-    const uint8_t *beginning; /* of each PDU, BEGINNING bytes */
+    int64_t first;            /* bytes of the fragment in progress, at most `limit`; out: those of them that were not taken */
+    const uint8_t *beginning; /* of each PDU that follows, BEGINNING bytes; NULL: none is taken */
     int64_t fragment;         /* bytes of the data set behind it */
     int64_t limit;            /* bytes of the data set, no more are taken */
     /* The file. The bytes behind its end that are not written yet, fewer than `aligned`, lie in the one or the other half of `held`. */
@@ -73,6 +75,7 @@ struct transfer {
     int32_t socket_problem, file_problem; /* out: errno, or PEER_HAS_CLOSED */
     int32_t is_direct;                    /* a block went past the page cache */
     int32_t is_refused;                   /* or could not: no other one is tried */
+    int32_t is_last;                      /* the data set ends with the fragment in progress: nothing is held back of it */
 };
 
 struct spans {
@@ -166,10 +169,10 @@ static void cut(struct spans *spans, int64_t count, uint8_t *end)
     }
 }
 
-/* Write all but the end behind the last multiple of `aligned`. Afterwards nothing points into the buffer. */
-static void flush(struct transfer *transfer, struct spans *spans)
+/* Write all but the end behind the last multiple of `aligned`, or that, too. Afterwards nothing points into the buffer. */
+static void flush(struct transfer *transfer, struct spans *spans, int is_end)
 {
-    int64_t keep = (transfer->size + spans->bytes) % transfer->aligned;
+    int64_t keep = is_end ? 0 : (transfer->size + spans->bytes) % transfer->aligned;
     if (transfer->file_problem != 0) {
         /* What comes now is let go. */
     } else if (keep >= spans->bytes) {
@@ -177,7 +180,7 @@ static void flush(struct transfer *transfer, struct spans *spans)
         cut(spans, keep - transfer->held_bytes, held(transfer, transfer->half) + keep);
         transfer->held_bytes = keep;
     } else {
-        /* A multiple was reached, so that what was held is written, too. */
+        /* A multiple was reached, or the end, so that what was held is written, too. */
         transfer->half = 1 - transfer->half, transfer->held_bytes = keep;
         cut(spans, keep, held(transfer, transfer->half) + keep);
         write_all(transfer, spans->at, spans->count);
@@ -252,7 +255,7 @@ static void empty_block(struct transfer *transfer)
 static void make_room(struct transfer *transfer, struct spans *spans)
 {
     if (transfer->block == NULL)
-        flush(transfer, spans);
+        flush(transfer, spans, 0);
     memmove(transfer->buffer, transfer->buffer + transfer->start, transfer->end - transfer->start);
     transfer->end -= transfer->start, transfer->start = 0;
 }
@@ -303,14 +306,14 @@ static void take(struct transfer *transfer, struct spans *spans, int64_t count)
         return;
     }
     if (spans->count == SPANS)
-        flush(transfer, spans);
+        flush(transfer, spans, 0);
     spans->at[spans->count++] = (struct iovec){bytes, count};
     spans->bytes += count;
 }
 
-static int take_fragment(struct transfer *transfer, struct spans *spans)
+static int take_fragment(struct transfer *transfer, struct spans *spans, int64_t size)
 {
-    int64_t left = transfer->fragment;
+    int64_t left = size;
     while (left > 0) {
         int64_t count = transfer->end - transfer->start;
         if (count == 0) {
@@ -322,8 +325,13 @@ static int take_fragment(struct transfer *transfer, struct spans *spans)
         take(transfer, spans, count);
         left -= count;
     }
-    transfer->taken += transfer->fragment;
+    transfer->taken += size;
     return 1;
+}
+
+static int may_go_on(const struct transfer *transfer)
+{
+    return transfer->beginning != NULL && transfer->file_problem == 0 && transfer->taken + transfer->fragment <= transfer->limit;
 }
 
 /* Until something else comes, `limit` is reached, or there is a problem. With the file: the PDU in progress is still received. */
@@ -333,13 +341,16 @@ void hilum_transfer(struct transfer *transfer)
     begin_spans(transfer, &spans);
     if (transfer->block != NULL)
         put(transfer, held(transfer, transfer->half), transfer->held_bytes);
-    while (transfer->file_problem == 0 && transfer->taken + transfer->fragment <= transfer->limit && is_alike(transfer, &spans)) {
-        transfer->start += BEGINNING;
-        if (!take_fragment(transfer, &spans))
-            break;
+    if (take_fragment(transfer, &spans, transfer->first)) {
+        transfer->first = 0;
+        while (may_go_on(transfer) && is_alike(transfer, &spans)) {
+            transfer->start += BEGINNING;
+            if (!take_fragment(transfer, &spans, transfer->fragment))
+                break;
+        }
     }
     if (transfer->block != NULL)
         empty_block(transfer);
     else
-        flush(transfer, &spans);
+        flush(transfer, &spans, transfer->is_last);
 }

@@ -1,4 +1,4 @@
-"""transfer.c from Python: digests of a data set, and its way from the socket into the file while nothing else comes."""
+"""transfer.c from Python: digests of a data set, and the way of its fragments from the socket into the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hilum.receive.streaming.provider import Unread
 from hilum.store.outlet import Outlet
 
 PATH: Final = Path(__file__).with_name("transfer.so")
-_INTERFACE: Final = 2
+_INTERFACE: Final = 3
 _DIGEST_BYTES: Final = 16
 _PEER_HAS_CLOSED: Final = -1
 _BEGINNING_BYTES: Final = 12
@@ -30,6 +30,7 @@ class _Transfer(ctypes.Structure):
         ("capacity", ctypes.c_int64),
         ("start", ctypes.c_int64),
         ("end", ctypes.c_int64),
+        ("first", ctypes.c_int64),
         ("beginning", ctypes.c_char_p),
         ("fragment", ctypes.c_int64),
         ("limit", ctypes.c_int64),
@@ -51,6 +52,7 @@ class _Transfer(ctypes.Structure):
         ("file_problem", ctypes.c_int32),
         ("is_direct", ctypes.c_int32),
         ("is_refused", ctypes.c_int32),
+        ("is_last", ctypes.c_int32),
     )
 
 
@@ -104,11 +106,13 @@ class Library:
         return whole.raw.hex(), pixels.raw.hex()
 
     def transfer(self, unread: Unread, fragment_bytes: int, limit: int, outlet: Outlet, digests: CompiledDigests) -> None:
-        """Take PDUs that begin like `unread.beginning`, up to `limit` bytes of the data set. What the socket says is in `unread.problem`.
+        """Take the fragment in progress and PDUs that begin like `unread.beginning`, up to `limit` bytes of the data set.
 
-        Raises OSError of the file; the PDU in progress has been read all the same.
+        What the socket says is in `unread.problem`. Raises OSError of the file; the PDU in progress has been read all the same.
         """
-        if len(unread.beginning) != _BEGINNING_BYTES:
+        if unread.first > limit:
+            raise ValueError(f"a fragment of {unread.first} bytes, where {limit} may come")
+        if unread.beginning and len(unread.beginning) != _BEGINNING_BYTES:
             raise ValueError(f"{len(unread.beginning)} bytes are not the beginning of a P-DATA-TF PDU of one value")
         held = self._held(2 * outlet.writing.aligned_bytes)
         ctypes.memmove(held, outlet.end, len(outlet.end))
@@ -117,9 +121,9 @@ class Library:
         said.fragment, said.limit, said.held = fragment_bytes, limit, ctypes.addressof(held)
         with self._block(said) if outlet.writing.direct_io else contextlib.nullcontext():
             self._transfer(ctypes.byref(said))
-        unread.start, unread.end = said.start, said.end
+        unread.start, unread.end, unread.first = said.start, said.end, said.first
         outlet.size_bytes, outlet.written_out = said.size, said.written_out
-        outlet.end = ctypes.string_at(said.held + said.half * said.aligned, said.held_bytes)
+        outlet.end = ctypes.string_at(said.held + said.half * said.aligned, said.held_bytes) if said.held_bytes else b""
         digests.size_bytes += said.taken
         unread.problem = _error(said.socket_problem)
         if (problem := _error(said.file_problem)) is not None:
@@ -169,7 +173,8 @@ def _said(buffer: int, unread: Unread, outlet: Outlet, digests: CompiledDigests)
         capacity=len(unread.buffer),
         start=unread.start,
         end=unread.end,
-        beginning=unread.beginning,
+        first=unread.first,
+        beginning=unread.beginning or None,
         held_bytes=len(outlet.end),
         size=outlet.size_bytes,
         written_out=outlet.written_out,
@@ -178,6 +183,7 @@ def _said(buffer: int, unread: Unread, outlet: Outlet, digests: CompiledDigests)
         digests=digests.address,
         socket=unread.descriptor,
         file=outlet.descriptor,
+        is_last=unread.is_last,
     )
 
 

@@ -14,7 +14,7 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
+import random
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -51,7 +51,8 @@ def place_of_quarantined(path: str) -> str:
 
 def place_of(file: Path) -> str:
     """The place of a complete object, relative to the archive; it depends on the file's own name only."""
-    return f"{file.name[:2]}/{file.name[2:4]}/{file.name}"
+    name = file.name  # pathlib looks for it each time
+    return f"{name[:2]}/{name[2:4]}/{name}"
 
 
 class Archive:
@@ -324,14 +325,18 @@ class Incoming:
         self.modified_at = 0.0
 
     def write(self, *pieces: bytes | memoryview) -> None:
-        """Take all bytes of the pieces, or raise OSError. Behind the first time the end may lie in memory until more comes, or `commit`."""
-        ready: Pieces = pieces
-        if self.size_bytes:
-            ready = (self._end, *pieces)
-            come = sum(map(len, ready))
+        """Take all bytes of the pieces, or raise OSError. The end may lie in memory until more comes, or `commit`."""
+        ready: Pieces = (self._end, *pieces) if self._end else pieces
+        come = sum(map(len, ready))
+        if not self._writes_at_once(come):
             ready, self._end = without_end(ready, min(come, (self.size_bytes + come) % self._writing.aligned_bytes))
         self._write_all(ready)
         self._write_out()
+
+    def _writes_at_once(self, come: int) -> bool:
+        """What comes as a whole, as a rule; and the beginning, where what follows may go past the page cache."""
+        is_first = self.size_bytes == 0 and not self._end
+        return is_first and (come >= self._writing.aligned_bytes or self._writing.direct_io)
 
     @contextlib.contextmanager
     def lent(self) -> Iterator[Outlet]:
@@ -398,7 +403,9 @@ def new_name(now: float) -> str:
     The next fourteen are microseconds: who finds objects after a crash takes them in the order in which they came, because of two under
     one SOP Instance UID the first pixels and the last header hold.
     """
-    return f"{int(now / _FOLDER_SECONDS) & 0xFFFF:04x}{int(now * 1e6):014x}{secrets.token_hex(7)}"
+    # No secret, but unlike any other's: Python seeds it with what the system has, in each process.
+    drawn = random.getrandbits(56)
+    return f"{int(now / _FOLDER_SECONDS) & 0xFFFF:04x}{int(now * 1e6):014x}{drawn:014x}"
 
 
 def _locks(file: IO[str]) -> bool:

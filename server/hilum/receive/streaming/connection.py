@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from hilum.receive.streaming.provider import Unread
+from hilum.receive.streaming.provider import Fragment, Unread
 
 _BUFFER_BYTES = 512 << 10  # with every association; a quarter costs wake-ups, twice as much buys nothing
 _ROOM_BYTES = 64 << 10  # a receive call for less is not worth it
@@ -44,8 +44,9 @@ class Connection:
         self._start = min(start + maximum, self._end)
         return self._buffer[start : self._start]
 
-    def repeated(self, beginning: bytes, size: int) -> list[memoryview]:
-        """Take what is here already, as long as it begins so: views of the `size` bytes behind each beginning."""
+    def repeated(self, fragment: Fragment) -> list[memoryview]:
+        """Take of PDUs that begin like that of this fragment those that are here as a whole: views of theirs."""
+        beginning, size = fragment.beginning, fragment.size
         taken, step = [], len(beginning) + size
         while self._start + step <= self._end and self._bytes.startswith(beginning, self._start):
             following = self._start + step
@@ -58,13 +59,17 @@ class Connection:
         """Whether bytes of its descriptor are those of the peer, and a read of it waits as long as one of the socket."""
         return type(self._sock) is socket.socket and self._sock.gettimeout() is None
 
-    def lend(self, beginning: bytes, receive: Callable[[Unread], None]) -> None:
-        """Let somebody read behind the last PDU, which began like this. Views that were taken lose their bytes. Raises OSError."""
-        unread = Unread(self._sock.fileno(), self._bytes, self._start, self._end, beginning)
-        receive(unread)
+    def lend(self, fragment: Fragment, left: int, receive: Callable[[Unread, int], None]) -> int:
+        """Let somebody read the last `left` bytes of a fragment, and others like it. How many of them he has left. Raises OSError.
+
+        Views that were taken lose their bytes.
+        """
+        unread = Unread(self._sock.fileno(), self._bytes, self._start, self._end, left, fragment.is_last, fragment.beginning)
+        receive(unread, fragment.size)
         self._start, self._end = unread.start, unread.end
         if unread.problem is not None:
             raise unread.problem
+        return unread.first
 
     def _fill(self) -> None:
         if len(self._buffer) - self._end < _ROOM_BYTES:

@@ -12,7 +12,7 @@ from hilum.dimse import pdu
 from hilum.receive.streaming.connection import Connection
 from hilum.receive.streaming.messages import Messages
 from hilum.receive.streaming.protocol import OF_OTHER_STATES, ProtocolError, Reason
-from hilum.receive.streaming.provider import Context, Provider
+from hilum.receive.streaming.provider import Context, Fragment, Provider
 
 # A peer that exceeds the length that it was told is served: nothing is held in memory as a whole. This is no length, but nonsense.
 _MAXIMUM_PDU_BYTES = 16 << 20
@@ -111,9 +111,10 @@ class Loop:
             left -= pdu.ITEM_LENGTH_BYTES + size
             if size < 2 or left < 0:
                 raise ProtocolError(Reason.INVALID_PARAMETER)
-            self._messages.fragment(context_id, control, size - 2)
-            if control == _DATA and size + pdu.ITEM_LENGTH_BYTES == length:
-                self._messages.more(pdu.beginning(size, context_id, control), size - 2)
+            is_alone = size + pdu.ITEM_LENGTH_BYTES == length
+            beginning = pdu.beginning(size, context_id, control) if control == _DATA and is_alone else b""
+            is_command, is_last = bool(control & pdu.IS_COMMAND), bool(control & pdu.IS_LAST)
+            self._messages.take(Fragment(context_id, is_command, is_last, size - 2, beginning))
 
     def _end_of(self, kind: int, length: int) -> End:
         if kind not in (pdu.RELEASE_RQ, pdu.ABORT):

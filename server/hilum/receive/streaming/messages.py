@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hilum.dimse import command_set, pdu
+from hilum.dimse import command_set
 from hilum.receive.streaming import command
 from hilum.receive.streaming.command import Command
 from hilum.receive.streaming.connection import Connection
 from hilum.receive.streaming.protocol import ProtocolError, Reason
-from hilum.receive.streaming.provider import Context, Incoming, Provider
+from hilum.receive.streaming.provider import Context, Fragment, Incoming, Provider
 
 _MAXIMUM_COMMAND_BYTES = 64 << 10
 
@@ -33,23 +33,16 @@ class Messages:
         """Whether a message is being received or answered."""
         return self._context_id is not None
 
-    def fragment(self, context_id: int, control: int, size: int) -> None:
-        """One Presentation Data Value, whose `size` bytes come next. Raises ProtocolError, OSError."""
-        if control & pdu.IS_COMMAND:
-            self._command_fragment(context_id, size)
-            if control & pdu.IS_LAST:
-                self._begin(context_id, command.decode(self._encoded))
+    def take(self, fragment: Fragment) -> None:
+        """What is behind the header of a fragment, and more like it, if there is. Raises ProtocolError, OSError."""
+        if fragment.is_command:
+            self._command_fragment(fragment.context_id, fragment.size)
+            if fragment.is_last:
+                self._begin(fragment.context_id, command.decode(self._encoded))
         else:
-            self._data_fragment(context_id, size)
-            if control & pdu.IS_LAST:
-                self._end(context_id)
-
-    def more(self, beginning: bytes, size: int) -> None:
-        """PDUs like the last one, which was one fragment of a data set and not its end: all that can be taken at once. Raises OSError."""
-        if (incoming := self._incoming) is not None and incoming.is_receiver and self._connection.is_plain:
-            self._hand_on()
-            self._connection.lend(beginning, lambda unread: incoming.receive(unread, size))
-        self._pieces += self._connection.repeated(beginning, size)
+            self._data_fragment(fragment)
+            if fragment.is_last:
+                self._end(fragment.context_id)
 
     def _command_fragment(self, context_id: int, size: int) -> None:
         if self._request is not None or self._context_id not in (None, context_id):
@@ -62,13 +55,31 @@ class Messages:
             self._encoded += piece
             size -= len(piece)
 
-    def _data_fragment(self, context_id: int, size: int) -> None:
-        if self._request is None or context_id != self._context_id:
+    def _data_fragment(self, fragment: Fragment) -> None:
+        if self._request is None or fragment.context_id != self._context_id:
             raise ProtocolError(Reason.UNEXPECTED_PARAMETER)
-        while size:
-            piece = self._connection.take(size)
+        left = self._lend(fragment)
+        while left:
+            piece = self._connection.take(left)
             self._pieces.append(piece)
-            size -= len(piece)
+            left -= len(piece)
+        if fragment.beginning:
+            self._pieces += self._connection.repeated(fragment)
+
+    def _lend(self, fragment: Fragment) -> int:
+        """Have who takes the data set read it by himself. How many bytes of the fragment he has left."""
+        left, incoming = fragment.size, self._incoming
+        if incoming is None or not self._connection.is_plain:
+            return left
+        while left and (least := incoming.reads_after):
+            piece = self._connection.take(min(left, least))
+            self._pieces.append(piece)
+            self._hand_on()
+            left -= len(piece)
+        if left and least == 0:
+            self._hand_on()
+            left = self._connection.lend(fragment, left, incoming.receive)
+        return left
 
     def _begin(self, context_id: int, request: Command) -> None:
         if request.field == command_set.C_CANCEL_RQ:  # PS3.7 9.3.2.3: it has no response, and there is nothing to cancel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from hilum.receive.streaming.command import Command
 
@@ -25,17 +25,32 @@ class Verdict:
     comment: str = ""
 
 
+class Fragment(NamedTuple):
+    """One Presentation Data Value, of which only the header has been read; `size` bytes of a message come next (PS3.8 9.3.5.1, annex E).
+
+    `beginning`: of its PDU, where that holds nothing else and others of the data set follow; else empty.
+    """
+
+    context_id: int
+    is_command: bool
+    is_last: bool
+    size: int
+    beginning: bytes
+
+
 @dataclass(slots=True)
 class Unread:
-    """A connection, lent between two PDUs: its unread bytes lie at [start, end) of the buffer, and more come from the descriptor.
+    """A connection, lent within a fragment of a data set: unread bytes lie at [start, end) of the buffer, more come from the descriptor.
 
-    `beginning`: of the last PDU, up to its fragment of a data set. `problem`: reading ended with it.
+    `first`: so many bytes of the fragment come next. `is_last`, `beginning`: see `Fragment`. `problem`: reading ended with it.
     """
 
     descriptor: int
     buffer: bytearray
     start: int
     end: int
+    first: int
+    is_last: bool
     beginning: bytes
     problem: OSError | None = None
 
@@ -44,14 +59,14 @@ class Incoming(Protocol):
     """One data set on its way in. It never raises for what is wrong with the data set, with the disk or with itself."""
 
     @property
-    def is_receiver(self) -> bool:
-        """Whether `receive` may take something, now or after the next bytes."""
+    def reads_after(self) -> int | None:
+        """So many of the next bytes go to `write` before `receive` may take anything; None: all do."""
 
     def write(self, pieces: Sequence[memoryview]) -> None:
         """The next bytes; they are overwritten when this returns."""
 
     def receive(self, unread: Unread, size: int) -> None:
-        """Take PDUs that begin like the last one, each with `size` bytes of this data set: as many as it likes, or none."""
+        """Take the fragment in progress, and PDUs that begin as it did, each with `size` bytes of the data set: what it likes."""
 
     def finish(self) -> Verdict:
         """There were no more bytes: what to answer."""
