@@ -11,7 +11,7 @@ _FOLDER = REPOSITORY / "state" / "bench-cpu"  # shared with `make bench-cpu`: bu
 
 
 def models_of(release: str) -> dict[str, Any]:
-    """The settings' section `models` for a release; `bundled` is DenseNet-121 with untrained weights, in bf16 where this CPU has it."""
+    """The settings' section `models` for a release; `bundled` is DenseNet-121 with untrained weights, at what this CPU does best."""
     if release != BUNDLED:
         return {"releases": [release]}
     from load_tests.cpu_engine import build_fastest  # noqa: PLC0415 - OpenVINO and torch, for this release only

@@ -1,7 +1,7 @@
 """`make bench-cpu`: where the CPU of an image goes, by stage and by process, for a 10 MB and a 0.5 MB image; idle, at work, busy, flat out.
 
-It starts a Hilum of its own with DenseNet-121 in OpenVINO (bf16 where the CPU has it), is its sender and its PACS, and leaves both
-out of the figures. Results, with those of earlier runs, in `load_tests/results/bench-cpu.json`.
+It starts a Hilum of its own with DenseNet-121 in OpenVINO (bf16 or f32, whichever costs this CPU less), is its sender and its PACS,
+and leaves both out of the figures. Results, with those of earlier runs, in `load_tests/results/bench-cpu.json`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from pydicom import Dataset
 
 from hilum.errors import ConfigurationError
+from hilum.models import precision_speed
 from load_tests import phantom
 from load_tests.accounting import Accountant
 from load_tests.cpu_engine import build_fastest, count_engine
@@ -75,6 +76,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     add("--flat-out", type=int, default=400, help="studies as fast as Hilum takes them; 0: none (%(default)s)")
     add("--outstanding", type=int, default=40, help="of those, on their way at once (%(default)s)")
     add("--idle", type=float, default=20.0, help="how long Hilum is left alone, seconds (%(default)s)")
+    add("--precision", choices=precision_speed.PRECISIONS, help="of the model (default: the one that costs this CPU the least)")
     add("--direct-io", action="store_true", help="with receive.direct_io")
     add("--result", type=Path, default=RESULT, help="(%(default)s)")
     return parser.parse_args(words)
@@ -82,7 +84,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
 
 def measure(options: argparse.Namespace) -> Measured:
     """Idle, then each size at the usual rate, at the busy one, and as many as Hilum takes."""
-    built = build_fastest(BENCH_FOLDER)
+    built = build_fastest(BENCH_FOLDER, options.precision)
     count_engine(built)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hilum-cpu-", ignore_cleanup_errors=True))
@@ -101,7 +103,7 @@ def measure(options: argparse.Namespace) -> Measured:
                 loads[name + at] = street.watched(accountant, partial(street.send, of_size, options.studies, rate), 2 * options.studies)
         for name, of_size in studies.items() if options.flat_out else ():
             loads[f"{name} flat out"] = flat_out(street, accountant, of_size, options)
-    return Measured(idle, {name: rows(load, idle) for name, load in loads.items()}, loads, built.release.id)
+    return Measured(idle, {name: rows(load, idle) for name, load in loads.items()}, loads, built.release.id, built.about_precision())
 
 
 def flat_out(street: Street, accountant: Accountant, of_size: Sequence[Sequence[Dataset]], options: argparse.Namespace) -> Window:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ class Measured:
     rows: Mapping[str, Sequence[Row]]
     loads: Mapping[str, Window]
     release: str = ""
+    about_precision: Mapping[str, Any] = field(default_factory=dict)
 
 
 def goals(measured: Measured) -> list[Goal]:
@@ -91,6 +92,7 @@ def record(path: Path, measured: Measured, around: Mapping[str, Any], settings: 
         "what": "CPU by stage and process, milliseconds per image; idle polling is that of an idle Hilum in the same time",
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "release": measured.release,
+        **measured.about_precision,
         **around,
         "settings": {name: value for name, value in settings.items() if not isinstance(value, Path)},
         "idle_cores": {role: round(seconds / measured.idle.seconds, 5) for role, seconds in measured.idle.roles.items()},

@@ -19,6 +19,7 @@ from typing import Any
 import pydicom
 
 from hilum.errors import ConfigurationError
+from hilum.models import precision_speed
 from load_tests import phantom
 from load_tests.accounting import Accountant
 from load_tests.encoded import encode
@@ -64,6 +65,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     add("--wait", type=int, default=1, help="Hilum's quiet period and Orthanc's StableAge (%(default)s s)")
     add("--rows", type=int, default=2500, help="(%(default)s)")
     add("--columns", type=int, default=2048, help="(%(default)s)")
+    add("--precision", choices=precision_speed.PRECISIONS, help="Hilum's and the informed peer's (default: what costs this CPU the least)")
     add("--result", type=Path, default=RESULT, help="(%(default)s)")
     return parser.parse_args(words)
 
@@ -71,7 +73,8 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
 def measure(options: argparse.Namespace) -> int:
     """All rounds, printed and written."""
     around = circumstances() | about(options)
-    made = material.make(MATERIAL)
+    made = material.make(MATERIAL, options.precision)
+    around |= made.built.about_precision()
     say(f"drawing studies of 2 images, {options.rows}x{options.columns}")
     studies = [phantom.make_study(seed, views=("PA", "AP"), rows=options.rows, columns=options.columns) for seed in range(2)]
     with tempfile.TemporaryDirectory(prefix="hilum-load-peer-", ignore_cleanup_errors=True) as folder:

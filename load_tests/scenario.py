@@ -83,7 +83,7 @@ class Scenario(_Table):
 
     name: str
     shows: str
-    release: str = "bundled"  # DenseNet-121 with untrained weights, in bf16 where this CPU has it; or name@version
+    release: str = "bundled"  # DenseNet-121 with untrained weights, in bf16 or f32, what this CPU does best; or name@version
     seconds: PositiveFloat = 60.0
     drain_seconds: PositiveFloat = 60.0  # how long the last reports may take, the quiet period apart
     probe_seconds: float = 0.0  # find the saturation first, with a bounded number of open studies

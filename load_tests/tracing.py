@@ -27,6 +27,7 @@ from typing import Final
 from pydicom import Dataset
 
 from hilum.errors import ConfigurationError
+from hilum.models import precision_speed
 from load_tests.accounting import Accountant
 from load_tests.cpu import BENCH_FOLDER, SIZES, say, studies_of
 from load_tests.cpu_engine import build_fastest, count_engine
@@ -70,7 +71,7 @@ def main(words: Sequence[str] | None = None) -> int:
     ]
     show(turns, goals)
     said = {"what": __doc__.splitlines()[0] if __doc__ else "", "measured_at": datetime.now(UTC).isoformat(timespec="seconds"), **around}
-    settings = {"rounds": options.rounds, "studies": options.studies, "rate": options.rate}
+    settings = {"rounds": options.rounds, "studies": options.studies, "rate": options.rate, "precision": options.precision}
     answer = {**said, "settings": settings, "turns": [asdict(turn) for turn in turns], "goals": [goal.as_json() for goal in goals]}
     options.result.write_text(json.dumps(answer, indent=1) + "\n")
     return 0 if all(goal.holds for goal in goals) else 1
@@ -82,6 +83,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=7, help="(%(default)s)")
     parser.add_argument("--studies", type=int, default=60, help="of two images, each turn (%(default)s)")
     parser.add_argument("--rate", type=float, default=4.0, help="studies a second (%(default)s)")
+    parser.add_argument("--precision", choices=precision_speed.PRECISIONS, help="(default: the one that costs this CPU the least)")
     parser.add_argument("--result", type=Path, default=RESULT, help="(%(default)s)")
     return parser.parse_args(words)
 
@@ -93,7 +95,7 @@ def ratio(turns: Sequence[Turn]) -> float:
 
 def measure(options: argparse.Namespace) -> tuple[list[Turn], int]:
     """The rounds, and how often the collector was sent something."""
-    built = build_fastest(BENCH_FOLDER)
+    built = build_fastest(BENCH_FOLDER, options.precision)
     count_engine(built)
     studies = studies_of(SIZES[-1])
     with ExitStack() as stack:

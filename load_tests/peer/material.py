@@ -28,9 +28,9 @@ class Material:
         return self.built.release.precision
 
 
-def make(folder: Path) -> Material:
-    """Made once and kept in `folder`."""
-    built = build_fastest(folder)
+def make(folder: Path, precision: str | None = None) -> Material:
+    """Made once and kept in `folder`; at the precision that costs this CPU the least, or at the given one."""
+    built = build_fastest(folder, precision)
     source = catalogue.load_manifests(built.manifests_dir)[built.release.id]
     material = Material(built, folder / "peer")
     material.files.mkdir(parents=True, exist_ok=True)

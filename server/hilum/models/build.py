@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
-from hilum.models import artefact, canary, catalogue, embedded_model, golden, identity
+from hilum.models import artefact, canary, catalogue, embedded_model, golden, identity, precision_speed
 from hilum.models.artefact import Array
 from hilum.models.manifest import Manifest
 from hilum.store.directory_sync import sync_file_system, sync_folder
@@ -26,6 +26,7 @@ from hilum.store.directory_sync import sync_file_system, sync_folder
 PROFILES: Final = ("embedded", "onnxruntime", "tensorrt")
 ACCELERATORS: Final = ("none", "cuda", "tensorrt", "tensorrt_fp16")
 _RECORD: Final = "build.json"
+_SPEED: Final = "cpu_milliseconds_an_image"
 Progress = Callable[[str], None]
 
 
@@ -104,7 +105,24 @@ def _make(manifest: Manifest, tree: Path, order: _Order, progress: Progress) -> 
     record["canary"]["cam_bias"] = artefact.cam_bias(manifest, onnx_file)
     record[golden.RECORD] = _proved_goldens(manifest, tree, order.weights_dir, order.profile)
     record |= _configured(manifest, tree, order, outputs, progress)
+    record |= _timed(manifest, onnx_file, order.profile, progress)
     (tree / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _timed(manifest: Manifest, onnx_file: Path, profile: str, progress: Progress) -> dict[str, Any]:
+    """What bf16 costs beside f32, where the release pins it for speed: some CPUs that have it are slower with it."""
+    release, engine = manifest.release, manifest.engine
+    if profile != "embedded" or (engine.name, engine.precision) != ("openvino", "bf16"):
+        return {}
+    found = precision_speed.measure(onnx_file, canary.canary_image(manifest.spec))
+    if slow := precision_speed.advice(engine.precision, found):
+        progress(f"{release.id}: {slow}")
+    return {_SPEED: found}
+
+
+def speed_advice(release: Release, tree: Path) -> str | None:
+    """What the build of this tree found, for people, where another precision was the faster one."""
+    return precision_speed.advice(release.precision, read_record(tree).get(_SPEED, {}))
 
 
 def _proved_goldens(manifest: Manifest, tree: Path, weights_dir: Path | None, profile: str) -> list[dict[str, Any]]:

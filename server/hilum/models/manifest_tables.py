@@ -126,7 +126,9 @@ class EngineTable(Table):
 
     name: Literal["openvino", "onnxruntime"] = Field(description="The engine of the embedded profile.")
     precision: Literal["f32", "bf16", "int8"] = Field(
-        "f32", description="`bf16`: openvino, on CPUs that have it. `int8`: onnxruntime, with an onnx file that was quantised."
+        "f32",
+        description="`bf16`: openvino, on CPUs that have it; not faster on all of those. "
+        "`int8`: onnxruntime, with an onnx file that was quantised.",
     )
     optimisation: Literal["all", "extended", "basic", "disabled"] = Field(
         "all", description="Graph optimisation of onnxruntime; quantised networks may give other numbers at each level."

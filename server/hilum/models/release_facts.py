@@ -99,6 +99,8 @@ def _tree(read: Manifest, tree: Path, profile: str) -> Iterator[Fact]:
         yield Verdict.NOTE, f"{profile}: laid ready in {tree}, without a plan: deploy/tensorrt/build_plans.py builds it where it is served"
     elif not problems:
         yield Verdict.OK, f"{profile}: built in {tree}"
+    if slow := build.speed_advice(read.release, tree):
+        yield Verdict.NOTE, f"{profile}: {slow}"
 
 
 def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:

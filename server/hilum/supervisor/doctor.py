@@ -11,7 +11,7 @@ from typing import Any
 
 from hilum.domain import RolloutState
 from hilum.errors import ConfigurationError, Retry
-from hilum.models.build import is_built
+from hilum.models.build import is_built, speed_advice, tree_of
 from hilum.receive import compiled as receiving
 from hilum.receive.tls import ServerTls
 from hilum.settings import Receive, Sender, Settings, Watch
@@ -184,7 +184,9 @@ def _releases(settings: Settings) -> Iterator[Check]:
     for name, release in releases.items():
         built = is_built(release, settings.built_dir)
         trained = "trained" if release.is_trained else "UNTRAINED weights: its numbers mean nothing"
-        yield Check(f"release {name}", built, f"{'built' if built else 'not built'}, {trained}", f"Run `hilum models build {name}`.")
+        slow = speed_advice(release, tree_of(release, settings.built_dir)) if built and not settings.triton.addresses else None
+        detail = "; ".join(filter(None, (f"{'built' if built else 'not built'}, {trained}", slow)))
+        yield Check(f"release {name}", built, detail, f"Run `hilum models build {name}`.")
 
 
 def _rollouts(settings: Settings) -> Iterator[Check]:
