@@ -1,4 +1,6 @@
-"""What is compiled for CPUs (resize.c): resizes, extremes and histograms of stored values. None wherever torch or numpy must do it.
+"""What is compiled for CPUs (resize.c): resizes, extremes and histograms of stored values, the pixel guard's statistics.
+
+None wherever torch or numpy must do it.
 
 torch's products (resample.py) multiply three times as much, most of it by zero, because a product has no bands; and MKL copies both
 factors into another order before. Reading each sample once, and adding it to the few sums that want it, takes a third of the time. Where
@@ -7,6 +9,7 @@ the library is missing or does not say what a product says, torch does it as bef
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -16,11 +19,12 @@ from numpy.typing import NDArray
 from hilum_preprocessing import resize_library
 from hilum_preprocessing.kernels import PILLOW_ONE, Taps, as_pillow_integers
 from hilum_preprocessing.reduction import Axis
-from hilum_preprocessing.resize_library import Library, Resized, Samples
+from hilum_preprocessing.resize_library import Library, Resized, Samples, Seen
 from hilum_preprocessing.resize_matrices import exact_taps, stretch
 
-__all__ = ["Resized", "Samples", "counts", "extremes", "loaded", "resized", "resized_whole"]
+__all__ = ["Resized", "Samples", "Seen", "counts", "extremes", "loaded", "resized", "resized_whole", "seen_in"]
 
+_STORED: Final = frozenset(np.dtype(name) for name in ("u1", "i1", "u2", "i2"))
 _TOLERANCE: Final = 0.01
 """Of stored values of 12 bits: ten times what float32 rounds."""
 
@@ -49,6 +53,13 @@ def counts(array: NDArray[Any]) -> NDArray[np.int64] | None:
     return library.counts(samples) if library is not None and samples.are_stored and array.size < 1 << 32 else None
 
 
+def seen_in(grid: NDArray[Any], lowest: int, nominal: int, places: Sequence[tuple[int, int, float]], *, is_inverted: bool) -> Seen | None:
+    """What the pixel guard looks at, in stored values (rows, columns); the strides of `grid` may be any."""
+    library, _ = loaded()
+    is_known = grid.dtype in _STORED and grid.flags.aligned and grid.size > 0 and not any(part % grid.itemsize for part in grid.strides)
+    return library.look(grid, lowest, nominal, places, is_inverted=is_inverted) if library is not None and is_known else None
+
+
 @cache
 def loaded() -> tuple[Library | None, str]:
     """The library, and how resizes are done in words. A library that is not of this version, or does not compute right, is not used."""
@@ -73,6 +84,8 @@ def _problem(library: Library) -> str:
         return "computes wrong (counts)"
     if library.extremes(Samples(picture)) != (0, 4092):
         return "computes wrong (extremes)"
+    if not _has_seen(library, picture):
+        return "computes wrong (statistics)"
     return "" if _is_whole(library, (picture % 251).astype(np.uint8), *axes) else "computes wrong (whole grey levels)"
 
 
@@ -82,6 +95,18 @@ def _error(library: Library, picture: NDArray[np.uint16], rows: Axis, columns: A
     assert found is not None, "the picture is small"
     exact = _dense(exact_taps(rows), rows) @ np.clip(picture, 100.0, 4000.0) @ _dense(exact_taps(columns), columns).T
     return np.inf if found.ends != (0, 4092) else float(np.abs(found.image - exact).max())
+
+
+def _has_seen(library: Library, picture: NDArray[np.uint16]) -> bool:
+    """Percentiles, and what is computed last."""
+    place = 0.25 * (picture.size - 1)
+    places = [(int(part * place), int(part * place) + 1, part * place % 1) for part in (1, 3)]
+    seen = library.look(picture, 0, 4092, places, is_inverted=False)
+    low, high = np.percentile(picture, (25, 75))
+    levels = np.clip((picture - low) / (high - low), 0, 1)
+    centred = levels - levels.mean()
+    wanted = (low, high, levels.var(), (centred * centred[:, ::-1]).mean(), picture.size)
+    return np.allclose((seen.low, seen.high, seen.variance, seen.mirrored, sum(seen.counts)), wanted, rtol=1e-9, atol=1e-9)
 
 
 def _is_whole(library: Library, levels: NDArray[np.uint8], rows: Axis, columns: Axis) -> bool:

@@ -1,6 +1,6 @@
 """The input guard by pixels: does this look like a frontal chest radiograph that was exposed and stored as usual? Torch-free.
 
-A grid of some 10^4 samples is looked at, less than a millisecond of work; nothing is changed, and nothing is inverted. What is seen
+A grid of some 10^4 samples is looked at, in C where it is compiled (resize.c); nothing is changed, and nothing is inverted. What is seen
 is a doubt for the reader (a flag), or, where the limits say so, a refusal. The statistics follow those of a three-level gate that
 was published with 178 centres (Sci Rep 2023, s41598-023-27397-7): inverted? frontal? enough contrast?
 """
@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hilum_preprocessing.compiled import Seen, seen_in
 from hilum_preprocessing.decode import StoredValues
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 
 _SIDE = 96  # samples along an axis, about
-_BINS = 64
+_BINS = 64  # as in resize.c
+_PERCENTILES = (1, 99)
 Grid = NDArray[np.float64]
 
 
@@ -57,13 +59,33 @@ class PixelLimits:
 
 def look(stored: StoredValues) -> PixelStatistics:
     """Statistics of a grid of samples."""
+    nominal, lowest = (1 << stored.bits_stored) - 1, -(1 << (stored.bits_stored - 1)) if stored.is_signed else 0
+    grid = _grid(stored)
+    seen = seen_in(grid, lowest, nominal, _places(grid.size), is_inverted=stored.is_monochrome1)
+    return _look(stored) if seen is None else _from_seen(seen, stored, grid.size)
+
+
+def _from_seen(seen: Seen, stored: StoredValues, size: int) -> PixelStatistics:
+    rows, columns = stored.array.shape
+    return PixelStatistics(
+        span=(seen.high - seen.low) / float((1 << stored.bits_stored) - 1),
+        entropy=_entropy(np.array(seen.counts), size),
+        saturation=max(seen.dark, seen.bright) / size,
+        symmetry=seen.mirrored / seen.variance if seen.variance else 0.0,
+        spine_contrast=seen.spine - (seen.lungs[0] + seen.lungs[1]) / 2,
+        aspect=rows / columns,
+    )
+
+
+def _look(stored: StoredValues) -> PixelStatistics:
+    """The same in numpy: to the bit, where C has no fused multiplication."""
     samples, nominal = _samples(stored), float((1 << stored.bits_stored) - 1)
-    low, high = _percentiles(samples, (1, 99))
+    low, high = _percentiles(samples)
     levels = np.clip((samples - low) / max(high - low, 1e-9), 0.0, 1.0)
     rows, columns = stored.array.shape
     return PixelStatistics(
         span=float(high - low) / nominal,
-        entropy=_entropy(levels),
+        entropy=_entropy(np.bincount((levels.ravel() * (_BINS - 1)).astype(np.intp), minlength=_BINS), levels.size),
         saturation=float(max((samples <= 0.0).mean(), (samples >= nominal).mean())),
         symmetry=_symmetry(levels),
         spine_contrast=_spine_contrast(levels),
@@ -92,25 +114,33 @@ def check_pixels(stored: StoredValues, limits: PixelLimits, refused: Collection[
     return flags
 
 
+def _grid(stored: StoredValues) -> NDArray[Any]:
+    """Stored values, about as many along either axis; a view."""
+    rows, columns = (max(1, length // _SIDE) for length in stored.array.shape)
+    return stored.array[rows // 2 :: rows, columns // 2 :: columns]
+
+
 def _samples(stored: StoredValues) -> Grid:
     """From 0 to the nominal maximum, bright as on a viewer."""
-    rows, columns = (max(1, length // _SIDE) for length in stored.array.shape)
-    grid: NDArray[Any] = stored.array[rows // 2 :: rows, columns // 2 :: columns]
-    samples = grid.astype(np.float64) + (1 << (stored.bits_stored - 1) if stored.is_signed else 0)
+    samples = _grid(stored).astype(np.float64) + (1 << (stored.bits_stored - 1) if stored.is_signed else 0)
     return (1 << stored.bits_stored) - 1 - samples if stored.is_monochrome1 else samples
 
 
-def _percentiles(samples: Grid, wanted: tuple[int, ...]) -> list[float]:
+def _places(size: int) -> list[tuple[int, int, float]]:
+    """Of each of `_PERCENTILES` among so many samples: the places on both sides of it, and how far it lies from the first to the second."""
+    places = [percent / 100 * (size - 1) for percent in _PERCENTILES]
+    return [(int(place), min(int(place) + 1, size - 1), place % 1) for place in places]
+
+
+def _percentiles(samples: Grid) -> list[float]:
     """What numpy.percentile gives, in a sixth of its time: half of a small picture's look went there."""
-    places = [percent / 100 * (samples.size - 1) for percent in wanted]
-    beside = [(int(place), min(int(place) + 1, samples.size - 1)) for place in places]
-    ordered = np.partition(samples.ravel(), [index for pair in beside for index in pair])
-    return [float(ordered[low] + (ordered[high] - ordered[low]) * (place % 1)) for place, (low, high) in zip(places, beside, strict=True)]
+    places = _places(samples.size)
+    ordered = np.partition(samples.ravel(), [index for low, high, _ in places for index in (low, high)])
+    return [float(ordered[low] + (ordered[high] - ordered[low]) * part) for low, high, part in places]
 
 
-def _entropy(levels: Grid) -> float:
-    counts = np.bincount((levels.ravel() * (_BINS - 1)).astype(np.intp), minlength=_BINS)
-    shares = counts[counts > 0] / levels.size
+def _entropy(counts: NDArray[Any], size: int) -> float:
+    shares = counts[counts > 0] / size
     return float(-(shares * np.log2(shares)).sum())
 
 

@@ -1,9 +1,9 @@
 /* Resizes of one picture on a CPU, straight from the stored samples: in floats, rows first, four at a time; in whole grey levels as
-   Pillow does, columns first. And the smallest and the largest stored sample, and how often each is there. Called by resize_library.py;
-   compiled.py says why this is written in C. No allocation, no global state: any number of threads may call it.
+   Pillow does, columns first. And the smallest and the largest stored sample, how often each is there, and what the pixel guard looks
+   at. Called by resize_library.py; compiled.py says why this is written in C. No allocation, no global state: any number of threads may call it.
 
-   Plain loops, which GCC and Clang make vectors of, and one by hand (narrow_row_avx2). What takes time is compiled a second time for AVX2,
-   because a library that is built on one machine and copied to another can only count on SSE2. */
+   Plain loops, which GCC and Clang make vectors of, and two by hand (products_avx2, narrow_row_avx2). What takes time is compiled a second
+   time for AVX2, because a library that is built on one machine and copied to another can only count on SSE2. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #define X86
 #endif
 
-#define INTERFACE 2 /* resize_library.py refuses a library with another number */
+#define INTERFACE 3 /* resize_library.py refuses a library with another number */
 #define STEP 4      /* rows that are added at once: each sum is then loaded and stored a fourth as often */
 #define CHUNK 256   /* columns: measured; four rows of floats and the sums that they go to stay in the first cache */
 #define AHEAD 8     /* rows: what a processor fetches by itself begins anew with every row of a chunk */
@@ -137,8 +137,17 @@ INLINE float product(const float *restrict x, const float *restrict weights, int
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
+/* The outputs across from `i` on, of one row of sums. */
+INLINE void products_from(int i, const float *sums, const Across *across, float *out)
+{
+    for (; i < across->outputs; i++) out[i] = product(sums + across->first[i], across->weights + (int64_t)i * across->taps, across->taps);
+}
+
+static void products(const float *sums, const Across *across, float *out) { products_from(0, sums, across, out); }
+
 /* `memory` (slots, width): a row of the result is summed in slot `row % slots` while steps add to it, then resampled across. */
-INLINE void resize(const Source *source, const Down *down, const Across *across, float *memory, int64_t width, float *out, int32_t ends[2])
+INLINE void resize(const Source *source, const Down *down, const Across *across, float *memory, int64_t width, float *out, int32_t ends[2],
+                   void (*products_of)(const float *, const Across *, float *))
 {
     float rows[STEP][CHUNK] __attribute__((aligned(64)));
     const float *weights = down->weights;
@@ -159,11 +168,7 @@ INLINE void resize(const Source *source, const Down *down, const Across *across,
                 add_rows(memory + ((first + i) % down->slots) * width + j, rows, weights + STEP * i, n);
         }
         weights += STEP * count;
-        for (; finished < done; finished++, out += across->outputs) {
-            const float *sums = memory + (finished % down->slots) * width;
-            for (int i = 0; i < across->outputs; i++)
-                out[i] = product(sums + across->first[i], across->weights + (int64_t)i * across->taps, across->taps);
-        }
+        for (; finished < done; finished++, out += across->outputs) products_of(memory + (finished % down->slots) * width, across, out);
     }
 }
 
@@ -247,9 +252,44 @@ INLINE void extremes(const Source *source, int32_t ends[2])
 
 #ifdef X86
 #define AVX2 __attribute__((target("avx2,fma")))
+/* The eight partial sums of `product`. */
+AVX2 static inline __m256 partial_products(int i, const float *sums, const Across *across)
+{
+    const float *x = sums + across->first[i], *weights = across->weights + (int64_t)i * across->taps;
+    __m256 s = _mm256_setzero_ps();
+    for (int t = 0; t < across->taps; t += LANES) s = _mm256_fmadd_ps(_mm256_loadu_ps(x + t), _mm256_loadu_ps(weights + t), s);
+    return s;
+}
+
+/* Both halves of two of them added: those of `p`, then those of `q`. */
+AVX2 static inline __m256 folded(__m256 p, __m256 q)
+{
+    return _mm256_add_ps(_mm256_permute2f128_ps(p, q, 0x20), _mm256_permute2f128_ps(p, q, 0x31));
+}
+
+/* The same again, with the halves of halves: p and q of the lower half, p and q of the upper one. */
+AVX2 static inline __m256 folded_again(__m256 p, __m256 q)
+{
+    return _mm256_add_ps(_mm256_shuffle_ps(p, q, 0x44), _mm256_shuffle_ps(p, q, 0xee));
+}
+
+/* products, whose compiler adds up the lanes of each output by itself: most of its time where there are few taps. Here those of eight outputs are
+   added up at once, in the order of `product`. */
+AVX2 static void products_avx2(const float *sums, const Across *across, float *out)
+{
+    int i = 0;
+    for (; i + 8 <= across->outputs; i += 8) {
+        __m256 s[8];
+        for (int k = 0; k < 8; k++) s[k] = partial_products(i + k, sums, across);
+        const __m256 left = folded_again(folded(s[0], s[4]), folded(s[1], s[5])), right = folded_again(folded(s[2], s[6]), folded(s[3], s[7]));
+        _mm256_storeu_ps(out + i, _mm256_hadd_ps(left, right));
+    }
+    products_from(i, sums, across, out);
+}
+
 AVX2 static void resize_avx2(const Source *source, const Down *down, const Across *across, float *memory, int64_t width, float *out, int32_t ends[2])
 {
-    resize(source, down, across, memory, width, out, ends);
+    resize(source, down, across, memory, width, out, ends, products_avx2);
 }
 
 /* Eight partial sums of one output across. */
@@ -289,7 +329,6 @@ AVX2 static void resize_whole_avx2(const Source *source, const WholeDown *down, 
 AVX2 static void extremes_avx2(const Source *source, int32_t ends[2]) { extremes(source, ends); }
 #define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 #else
-#define resize_avx2 resize
 #define extremes_avx2 extremes
 #define HAS_AVX2 0
 #endif
@@ -297,8 +336,10 @@ AVX2 static void extremes_avx2(const Source *source, int32_t ends[2]) { extremes
 /* `out` (down.outputs, across.outputs). `ends`: widened to the smallest and the largest stored sample, before clamps and lookup; not for floats. */
 void hilum_resize(const Source *source, const Down *down, const Across *across, float *memory, int64_t width, float *out, int32_t ends[2])
 {
-    if (HAS_AVX2) resize_avx2(source, down, across, memory, width, out, ends);
-    else resize(source, down, across, memory, width, out, ends);
+#ifdef X86
+    if (HAS_AVX2) { resize_avx2(source, down, across, memory, width, out, ends); return; }
+#endif
+    resize(source, down, across, memory, width, out, ends, products);
 }
 
 /* `ends` as above. */
@@ -324,4 +365,147 @@ void hilum_counts(const Source *source, uint32_t *tables, int64_t entries)
     for (int64_t row = 0; row < source->rows; row++) {
         if (source->type == UINT8 || source->type == INT8) COUNT(uint8_t); else COUNT(uint16_t);
     }
+}
+
+#define BINS 64 /* of the levels, as in pixel_guard.py */
+#define PLACES 4
+#define PAIRWISE 128 /* numpy's: above it a sum is that of its halves, and its buffers are added up one after the other */
+#define BUFFER 8192
+
+typedef struct {
+    const void *samples; /* every so many rows and columns of a picture: strides in samples */
+    int64_t row_stride, column_stride;
+    int32_t rows, columns, type, is_inverted;
+    double lowest, nominal; /* a stored sample of `lowest` is 0; what is shown at most */
+    double parts[2];        /* of the 1st and the 99th percentile: how far it lies from one place in the order to the next */
+    int32_t places[PLACES]; /* (2, 2): these places */
+} Look;
+
+typedef struct {
+    double low, high; /* percentiles */
+    int32_t counts[BINS], dark, bright;
+    double variance, mirrored, spine, lungs[2];
+} Seen;
+
+static double pairwise(const double *x, int n)
+{
+    if (n < 8) {
+        double total = 0;
+        for (int i = 0; i < n; i++) total += x[i];
+        return total;
+    }
+    if (n > PAIRWISE) {
+        const int half = n / 2 - n / 2 % 8;
+        return pairwise(x, half) + pairwise(x + half, n - half);
+    }
+    double s[8];
+    for (int k = 0; k < 8; k++) s[k] = x[k];
+    int i = 8;
+    for (; i + 8 <= n; i += 8)
+        for (int k = 0; k < 8; k++) s[k] += x[i + k];
+    double total = ((s[0] + s[1]) + (s[2] + s[3])) + ((s[4] + s[5]) + (s[6] + s[7]));
+    for (; i < n; i++) total += x[i];
+    return total;
+}
+
+/* The mean of `n` numbers, added up in numpy's order, so that both say the same to the bit. */
+static double mean(const double *x, int n)
+{
+    double total = 0;
+    for (int i = 0; i < n; i += BUFFER) total += pairwise(x + i, at_most(n - i, BUFFER));
+    return total / n;
+}
+
+/* Of the columns from..to, counted from the right if `is_mirrored`, in the rows top..bottom of `x` (…, columns); `memory` for as many numbers. */
+static double mean_within(const double *x, int columns, int top, int bottom, int from, int to, int is_mirrored, double *memory)
+{
+    double *end = memory;
+    for (int row = top; row < bottom; row++)
+        for (int j = from; j < to; j++) *end++ = x[(int64_t)row * columns + (is_mirrored ? columns - 1 - j : j)];
+    return mean(memory, (int)(end - memory));
+}
+
+#define GATHER(TYPE, FLIP) \
+    do { \
+        for (int row = 0; row < look->rows; row++) { \
+            const TYPE *in = (const TYPE *)look->samples + row * look->row_stride; \
+            for (int j = 0; j < look->columns; j++) *to++ = (uint16_t)((uint16_t)in[j * look->column_stride] ^ FLIP); \
+        } \
+    } while (0)
+
+/* The samples, in whose order unsigned numbers are the same: signed ones have their sign turned round. */
+static void gather(const Look *look, uint16_t *to)
+{
+    switch (look->type) {
+    case UINT8: GATHER(uint8_t, 0); break;
+    case INT8: GATHER(int8_t, 0x8000); break;
+    case UINT16: GATHER(uint16_t, 0); break;
+    default: GATHER(int16_t, 0x8000);
+    }
+}
+
+/* How many of the numbers with this upper half have which lower half. */
+static void count_lower(const uint16_t *keys, int n, int upper, int32_t counts[256])
+{
+    memset(counts, 0, 256 * sizeof *counts);
+    for (int i = 0; i < n; i++) counts[keys[i] & 255] += keys[i] >> 8 == upper;
+}
+
+/* What is shown of it: from 0 on, bright as on a viewer. */
+static inline double shown(const Look *look, uint16_t key)
+{
+    const int is_signed = look->type == INT8 || look->type == INT16;
+    const double sample = (double)(is_signed ? key - 32768 : key) - look->lowest;
+    return look->is_inverted ? look->nominal - sample : sample;
+}
+
+/* The numbers that stand at the places: first their upper halves, then their lower ones. */
+static void percentiles(const Look *look, const uint16_t *keys, int n, Seen *seen)
+{
+    int32_t upper[256] = {0}, lower[256];
+    double found[PLACES];
+    for (int i = 0; i < n; i++) upper[keys[i] >> 8]++;
+    for (int k = 0, counted = -1; k < PLACES; k++) {
+        int place = look->is_inverted ? n - 1 - look->places[k] : look->places[k], high = 0, low = 0;
+        for (; place >= upper[high]; high++) place -= upper[high];
+        if (high != counted) count_lower(keys, n, counted = high, lower);
+        for (; place >= lower[low]; low++) place -= lower[low];
+        found[k] = shown(look, (uint16_t)(high << 8 | low));
+    }
+    seen->low = found[0] + (found[1] - found[0]) * look->parts[0];
+    seen->high = found[2] + (found[3] - found[2]) * look->parts[1];
+}
+
+/* Statistics of pixel_guard.py. `keys` (n), `levels` (n) and `products` (n) are memory for the n = rows * columns samples of the grid.
+   Compiled for no extension: with fused multiplications, sums would differ from numpy's in their last bits. */
+void hilum_look(const Look *look, uint16_t *keys, double *levels, double *products, Seen *seen)
+{
+    const int rows = look->rows, columns = look->columns, n = rows * columns;
+    gather(look, keys);
+    percentiles(look, keys, n, seen);
+    const double low = seen->low, span = seen->high - low > 1e-9 ? seen->high - low : 1e-9;
+    int dark = 0, bright = 0;
+    for (int i = 0; i < n; i++) {
+        const double sample = shown(look, keys[i]), level = (sample - low) / span;
+        dark += sample <= 0;
+        bright += sample >= look->nominal;
+        levels[i] = level < 0 ? 0 : level > 1 ? 1 : level;
+    }
+    seen->dark = dark;
+    seen->bright = bright;
+    for (int i = 0; i < n; i++) seen->counts[(int)(levels[i] * (BINS - 1))]++;
+    const int top = rows / 3, bottom = 2 * rows / 3 > top + 1 ? 2 * rows / 3 : top + 1, begin = 2 * columns / 5, edge = columns / 6;
+    const int end = 3 * columns / 5 > begin + 1 ? 3 * columns / 5 : begin + 1, inner = columns / 3 > edge + 1 ? columns / 3 : edge + 1;
+    seen->spine = mean_within(levels, columns, top, bottom, begin, end, 0, products);
+    seen->lungs[0] = mean_within(levels, columns, top, bottom, edge, inner, 0, products);
+    seen->lungs[1] = mean_within(levels, columns, top, bottom, edge, inner, 1, products);
+    const double middle = mean(levels, n);
+    for (int i = 0; i < n; i++) levels[i] -= middle;
+    for (int i = 0; i < n; i++) products[i] = levels[i] * levels[i];
+    seen->variance = mean(products, n);
+    for (int row = 0; row < rows; row++) {
+        const double *x = levels + (int64_t)row * columns;
+        for (int j = 0; j < columns; j++) products[row * columns + j] = x[j] * x[columns - 1 - j];
+    }
+    seen->mirrored = mean(products, n);
 }

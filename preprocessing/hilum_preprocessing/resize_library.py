@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,8 +16,8 @@ from hilum_preprocessing.reduction import Axis
 from hilum_preprocessing.resize_matrices import Floats
 
 PATH: Final = Path(__file__).with_name("resize.so")
-_INTERFACE: Final = 2
-_FUNCTIONS: Final = ("hilum_resize", "hilum_resize_whole", "hilum_extremes", "hilum_counts")
+_INTERFACE: Final = 3
+_FUNCTIONS: Final = ("hilum_resize", "hilum_resize_whole", "hilum_extremes", "hilum_counts", "hilum_look")
 _WIDEST: Final = 1 << 30
 _TYPES: Final = {np.dtype(name): number for number, name in enumerate(("u1", "i1", "u2", "i2", "f4"))}
 # Of a picture that shrinks some 50 KB are used; one that grows to many more rows than it has needs all of them at once.
@@ -83,6 +84,42 @@ class _Source(ctypes.Structure):
     )
 
 
+class _Look(ctypes.Structure):
+    _fields_ = (
+        ("samples", ctypes.c_void_p),
+        ("row_stride", ctypes.c_int64),
+        ("column_stride", ctypes.c_int64),
+        ("rows", ctypes.c_int32),
+        ("columns", ctypes.c_int32),
+        ("type", ctypes.c_int32),
+        ("is_inverted", ctypes.c_int32),
+        ("lowest", ctypes.c_double),
+        ("nominal", ctypes.c_double),
+        ("parts", ctypes.c_double * 2),
+        ("places", ctypes.c_int32 * 4),
+    )
+
+
+class Seen(ctypes.Structure):
+    """What the pixel guard looks at, in a grid of n samples, which become levels from the 1st percentile, 0, to the 99th, 1.
+
+    `low`, `high`: these percentiles. `counts` (64): levels. `dark`, `bright`: samples at the ends of the nominal range. `variance` of the
+    levels, and `mirrored`, their covariance with the mirror image. `spine` and `lungs`: mean levels of three parts.
+    """
+
+    _fields_ = (
+        ("low", ctypes.c_double),
+        ("high", ctypes.c_double),
+        ("counts", ctypes.c_int32 * 64),
+        ("dark", ctypes.c_int32),
+        ("bright", ctypes.c_int32),
+        ("variance", ctypes.c_double),
+        ("mirrored", ctypes.c_double),
+        ("spine", ctypes.c_double),
+        ("lungs", ctypes.c_double * 2),
+    )
+
+
 class Library:
     """For any number of threads. What it is given must be readable; the lock of the interpreter is not held meanwhile."""
 
@@ -130,6 +167,16 @@ class Library:
         self._c.hilum_counts(_source(samples), _at(tables), ctypes.c_int64(tables.shape[1]))
         found: NDArray[np.int64] = tables.sum(axis=0, dtype=np.int64)
         return found
+
+    def look(self, grid: NDArray[Any], lowest: int, nominal: int, places: Sequence[tuple[int, int, float]], *, is_inverted: bool) -> Seen:
+        """Of a grid of stored values, at least one, at most 2^31. `places`: two places in their order and the way between them, twice."""
+        (a, b, first), (c, d, second) = places
+        strides = (stride // grid.itemsize for stride in grid.strides)
+        kind, seen = _TYPES[grid.dtype], Seen()
+        said = _Look(grid.ctypes.data, *strides, *grid.shape, kind, is_inverted, lowest, nominal, (first, second), (a, b, c, d))
+        keys, numbers = np.empty(grid.size, np.uint16), np.empty((2, grid.size))
+        self._c.hilum_look(ctypes.byref(said), _at(keys), _at(numbers), _at(numbers[1]), ctypes.byref(seen))
+        return seen
 
 
 def _require_sizes(samples: Samples, rows: Axis, columns: Axis) -> None:

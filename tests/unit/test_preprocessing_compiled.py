@@ -281,12 +281,14 @@ def test_people_are_told_that_it_is_missing(tmp_path):
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("#define INTERFACE 2 ", "#define INTERFACE 1 ", "another version of Hilum"),
+        ("#define INTERFACE 3 ", "#define INTERFACE 2 ", "another version of Hilum"),
         ("sums[j] += a * rows[0][j]", "sums[j] -= a * rows[0][j]", "computes wrong"),
         ("most = in[j] > most", "most = in[j] < most", "computes wrong"),
         ("lows += x[t] * low[t]", "lows += x[t] * high[t]", "computes wrong"),
         ("_mm256_slli_epi32(highs, HALF_BITS)", "_mm256_slli_epi32(highs, 10)", "computes wrong"),
         ("* entries + in[j + k]]++", "* entries + in[j]]++", "computes wrong"),
+        ("place -= upper[high]", "place -= upper[0]", "computes wrong"),
+        ("s[4]), folded(s[1], s[5])", "s[4]), folded(s[5], s[1])", "computes wrong"),
         ("void hilum_resize(", "void other(", "cannot be loaded"),
     ],
 )
@@ -346,7 +348,7 @@ GUARDED = """
 import pathlib, sys
 import numpy as np
 from hilum_preprocessing import compiled
-from hilum_preprocessing import resize_library
+from hilum_preprocessing import StoredValues, look, resize_library
 from hilum_preprocessing.reduction import Axis, Grid
 resize_library.PATH = pathlib.Path(sys.argv[1])
 library, how = compiled.loaded()
@@ -365,6 +367,8 @@ for _ in range(400):
         levels = None if array.dtype == np.uint8 else np.zeros(256 ** array.itemsize, "u1")
         assert compiled.resized_whole(compiled.Samples(array, levels=levels), *axes) is not None
         compiled.counts(array)
+        bits = 8 * array.itemsize
+        look(StoredValues(array, bits, is_signed=array.dtype.kind == "i", is_monochrome1=bool(rng.integers(2))))
 print("nothing outside")
 """
 

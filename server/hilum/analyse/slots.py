@@ -6,11 +6,13 @@ one, and what it wrote is never read.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any, Final
 
 import numpy as np
@@ -68,10 +70,10 @@ class SlotMemory:
 
     def write(self, lease: Lease, arrays: Sequence[Array]) -> list[Placed] | None:
         """Copy the arrays into the slot; None: they do not fit."""
-        ends = np.cumsum([0, *(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)])
+        ends = [0, *accumulate(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)]
         if ends[-1] > self.area.size_bytes:
             return None
-        placed = [Placed(_ALIGNMENT + int(at), array.shape, array.dtype.str) for at, array in zip(ends, arrays, strict=False)]
+        placed = [Placed(_ALIGNMENT + at, array.shape, array.dtype.str) for at, array in zip(ends, arrays, strict=False)]
         for array, place in zip(arrays, placed, strict=True):
             self._array(lease.index, place)[...] = array
         _WRITTEN.pack_into(self._memory, lease.index * self.area.stride, lease.generation)
@@ -85,7 +87,7 @@ class SlotMemory:
         return self._array(lease.index, placed)
 
     def _array(self, index: int, placed: Placed) -> Array:
-        count = int(np.prod(placed.shape))
+        count = math.prod(placed.shape)
         start = index * self.area.stride + placed.offset
         return np.frombuffer(self._memory, placed.dtype, count, start).reshape(placed.shape)
 
