@@ -247,7 +247,11 @@ INLINE void resize_whole(const Source *source, const WholeDown *down, const Whol
 
 INLINE void extremes(const Source *source, int32_t ends[2])
 {
-    for (int row = 0; row < source->rows; row++) widen(source, row * source->stride, source->columns, ends);
+    for (int row = 0; row < source->rows; row++) {
+        /* By itself a processor fetches to the end of a page of memory: a third of the time of pixels that no cache holds. */
+        fetch(source, at_most(row + 2, source->rows - 1) * source->stride, source->columns);
+        widen(source, row * source->stride, source->columns, ends);
+    }
 }
 
 #ifdef X86

@@ -14,5 +14,9 @@ def drop_pages(path: Path) -> None:
     something away: perhaps what others read again. A hint, whose failure costs memory and nothing else; bytes that are not on the disk
     yet stay.
     """
-    with contextlib.suppress(OSError), path.open("rb") as file:
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with contextlib.suppress(OSError):
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        finally:
+            os.close(file)
