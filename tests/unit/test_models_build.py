@@ -254,3 +254,9 @@ def test_the_rows_of_each_request_come_back_in_order() -> None:
     assert [part["logits"][:, 0].tolist() for part in parts] == [[0], [2, 4, 6], [8, 10]]
     assert [part["cam"].ravel().tolist() for part in parts] == [[0], [1, 2, 3], [4, 5]]
     assert all(part["logits"].flags["C_CONTIGUOUS"] for part in parts)
+
+
+def test_a_request_that_is_alone_gets_all_rows_packed_as_triton_takes_them() -> None:
+    (part,) = embedded_model.split({"logits": np.arange(12, dtype=np.float32).reshape(2, 6).T}, [6])
+    assert part["logits"].tolist() == [[0, 6], [1, 7], [2, 8], [3, 9], [4, 10], [5, 11]]
+    assert part["logits"].flags["C_CONTIGUOUS"]

@@ -151,6 +151,8 @@ def _onnxruntime(artefact: Path, optimisation: str, threads: int) -> Engine:
 
 def split(outputs: Mapping[str, Batch], sizes: Sequence[int]) -> list[dict[str, Batch]]:
     """The rows of each request again, in order."""
+    if len(sizes) == 1:
+        return [{name: np.ascontiguousarray(value) for name, value in outputs.items()}]
     edges = np.cumsum(sizes)[:-1]
     parts = {name: np.split(value, edges) for name, value in outputs.items()}
     return [{name: np.ascontiguousarray(rows[i]) for name, rows in parts.items()} for i in range(len(sizes))]
