@@ -298,10 +298,15 @@ def test_processes_of_other_roles_have_no_pages(tmp_path: Path) -> None:
 def statements(rig: Rig, address: str) -> int:
     """How many statements and how many transactions a page takes."""
     seen: list[str] = []
-    listen = ("before_cursor_execute", lambda _c, _cursor, statement, *_: seen.append(statement))
-    event.listen(rig.views._engine, *listen)
+    heard = (
+        ("before_cursor_execute", lambda _c, _cursor, statement, *_: seen.append(statement)),
+        ("begin", lambda _c: seen.append("BEGIN")),
+    )
+    for listen in heard:
+        event.listen(rig.views._engine, *listen)
     rig.client.get(address).raise_for_status()
-    event.remove(rig.views._engine, *listen)
+    for listen in heard:
+        event.remove(rig.views._engine, *listen)
     assert seen.count("BEGIN") == 1, "one snapshot for a page"
     return len(seen)
 
