@@ -200,8 +200,10 @@ def test_who_commits_late_is_not_missed(postgres_url: str) -> None:
     follower.views.close()
 
 
-def test_a_cluster_that_counts_anew_is_followed_on(postgres_url: str) -> None:
-    """PostgreSQL: a dump is restored where transactions have lower numbers than those that the ledger knows."""
+@pytest.mark.parametrize("is_early", [False, True], ids=["lower numbers", "a time long past"])
+def test_a_cluster_that_counts_anew_is_followed_on(postgres_url: str, monkeypatch: pytest.MonkeyPatch, is_early: bool) -> None:
+    """PostgreSQL: a dump is restored where transactions have lower numbers than those that the ledger knows; or the host that starts
+    first shows a wrong time, and numbers begin above all that there are nevertheless."""
     url = migrated_postgres(postgres_url)
     follower = Follower(url)
     with closing(Ledger(url, Clock())) as ledger:
@@ -210,26 +212,10 @@ def test_a_cluster_that_counts_anew_is_followed_on(postgres_url: str) -> None:
         follower.follow()
         with ledger._engine.begin() as connection:
             connection.execute(text("UPDATE installation SET value = 'another' WHERE key = 'changes_of'"))
-            connection.execute(LOWER)
-        migrate(url)
-        street.receive("1.2.1", 1)
-        assert follower.follow() == ["1.2.1"]
-    follower.views.close()
-
-
-def test_a_host_whose_clock_is_wrong_lets_the_numbers_begin_above_all_that_there_are(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """PostgreSQL: as above, and the host that starts first shows a time long past."""
-    url = migrated_postgres(postgres_url)
-    follower = Follower(url)
-    with closing(Ledger(url, Clock())) as ledger:
-        street = Street(ledger, Clock())
-        street.receive("1.2.0", 1)
-        follower.follow()
-        with ledger._engine.begin() as connection:
-            connection.execute(text("UPDATE installation SET value = 'another' WHERE key = 'changes_of'"))
-        monkeypatch.setattr("hilum.store.changes.time.time", lambda: 0.0)
+            if not is_early:
+                connection.execute(LOWER)
+        if is_early:
+            monkeypatch.setattr("hilum.store.changes.time.time", lambda: 0.0)
         migrate(url)
         street.receive("1.2.1", 1)
         assert follower.follow() == ["1.2.1"]
