@@ -42,8 +42,8 @@ class Script:
 
     @property
     def stream(self) -> bytes:
-        """All that follows the acceptance."""
-        return b"".join(self.turns)
+        """All that follows the A-ASSOCIATE-RQ, which is as long as its own Length field says: a spoilt one may have something behind it."""
+        return self.request[6 + int.from_bytes(self.request[2:6], "big") :] + b"".join(self.turns)
 
 
 def script(seed: int, number: int) -> Script:

@@ -10,7 +10,7 @@ import pytest
 from load_tests.proof.fuzz import attack, compare
 from load_tests.proof.fuzz_archive import disagreements, objects
 from load_tests.proof.fuzz_reading import messages
-from load_tests.proof.fuzz_scripts import KINDS, script, valid
+from load_tests.proof.fuzz_scripts import KINDS, Script, asked, script, valid
 from tests.support.storing import data_set, element
 from tests.support.wire import ABORT, ECHO_RQ, RELEASE, command, message, pdu, pdv, store
 
@@ -59,6 +59,12 @@ def test_every_message_of_a_valid_script_is_read() -> None:
         made = valid(5, number)
         asked = [turn for turn in made.turns if turn not in (RELEASE, ABORT, b"")]
         assert len(list(messages(made.stream, CONTEXTS))) == len(asked)
+
+
+def test_what_was_added_behind_a_request_counts_as_sent() -> None:
+    spoilt = Script(asked() + b"\x07 behind it", (ECHO, RELEASE), is_valid=False)
+    assert list(messages(spoilt.stream, CONTEXTS)) == [], "a PDU of no type ends the association, before or after the echo has come"
+    assert len(list(messages(Script(asked(), (ECHO, RELEASE), is_valid=False).stream, CONTEXTS))) == 1
 
 
 ECHO, OBJECT = message(command(ECHO_RQ), context=11), data_set("1.2.3")
