@@ -51,6 +51,14 @@ def test_engines_are_measured_in_turns_and_the_best_turn_counts() -> None:
     assert turns == turns[:4] * (len(turns) // 4)
 
 
+def test_a_network_that_takes_long_is_measured_in_fewer_turns() -> None:
+    """At 4 s an image all turns would take two minutes, in which a build says nothing."""
+    shop = Workshop()
+    engines = {"f32": shop.engine("f32", iter([4.0] * 99)), "bf16": shop.engine("bf16", iter([5.0] * 99))}
+    assert cpu_milliseconds(engines, IMAGE, shop.clock) == {"f32": 4000.0, "bf16": 5000.0}
+    assert shop.order == ["f32", "bf16", "f32", "f32", "bf16", "bf16"]
+
+
 def test_a_precision_that_is_clearly_slower_than_another_is_named() -> None:
     said = advice("bf16", SLOW)
     assert said is not None
