@@ -216,6 +216,28 @@ def test_an_idle_association_is_released_and_the_next_document_opens_another(rep
         wait_for(lambda: (seen.opened, seen.released) == (2, 2))
 
 
+def test_a_machine_without_a_thread_to_spare_keeps_no_association_for_ever(reports, monkeypatch):
+    def no_thread(_timer: threading.Timer) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with receiver() as seen, lane_to(seen.port, idle_release_seconds=0.2) as lane:
+        with monkeypatch.context() as full:
+            full.setattr(threading.Timer, "start", no_thread)
+            with pytest.raises(RuntimeError):
+                lane.deliver(reports[0])
+        lane.deliver(reports[1])
+        wait_for(lambda: (seen.opened, seen.released) == (1, 1))
+
+
+def test_documents_in_a_row_share_one_timer(reports):
+    with receiver() as seen, lane_to(seen.port) as lane:
+        timers = set()
+        for report in reports:
+            lane.deliver(report)
+            timers |= {item for item in threading.enumerate() if item.name == "idle-pacs"}
+        assert len(timers) == 1
+
+
 def test_closing_leaves_no_thread_behind(reports):
     with receiver() as seen:
         before = {thread.name for thread in threading.enumerate()}

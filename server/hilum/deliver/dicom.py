@@ -107,9 +107,10 @@ class DicomLane:
     def _start_timer(self, seconds: float) -> None:
         if self._association is None:
             return
-        self._timer = threading.Timer(seconds, self._release_if_idle)
-        self._timer.name, self._timer.daemon = f"idle-{self._name}", True
-        self._timer.start()
+        timer = threading.Timer(seconds, self._release_if_idle)
+        timer.name, timer.daemon = f"idle-{self._name}", True
+        timer.start()  # raises where the machine has no thread left; then the next document tries again
+        self._timer = timer
 
     def _release_if_idle(self) -> None:
         """In the timer's thread. A timer for each document would be a thread for each: one looks when the last document was."""
