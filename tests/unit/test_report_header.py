@@ -52,6 +52,12 @@ def test_a_deflated_objects_header_is_kept_inflated():
     assert str(read_header(found).PatientName) == "Adler^Phantom"
 
 
+@pytest.mark.parametrize("vr", [b"PN", b"LT", b"ST"])
+def test_a_name_that_claims_to_be_a_long_text_is_one_name(vr):
+    """pydicom leaves the backslash of a long text alone; three names in its place were no name for the reference builder."""
+    assert read_header(instance(encoded(0x00100010, vr, b"Doe^Jane\\Roe\\"))).PatientName == "Doe^Jane"
+
+
 @pytest.mark.parametrize(("sex", "expected"), [("F", "F"), ("m", "M"), (" O ", "O"), ("X", ""), ("Female", ""), ("", ""), ("MALE", "")])
 def test_patient_sex_is_one_of_three_or_empty(sex, expected):
     assert read_header(instance(encoded(0x00100040, b"CS", sex.encode()))).PatientSex == expected

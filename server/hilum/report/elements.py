@@ -88,7 +88,8 @@ def plain(element: DataElement | RawDataElement | None) -> tuple[str, Any] | Non
 def decoded(element: DataElement) -> tuple[str, Any]:
     """By the Value Representation of PS3.6: a header may claim any other, and a date that calls itself a name is still no date."""
     allowed = dictionary_VR(element.tag).split(" or ")
-    return element.VR if element.VR in allowed else allowed[0], element.value
+    vr, value = element.VR if element.VR in allowed else allowed[0], element.value
+    return vr, value.split("\\") if vr in _MULTIPLE and isinstance(value, str) and "\\" in value else value  # it claims one long text
 
 
 def _items(value: Iterable[Dataset], keyword: str) -> Sequence | None:
