@@ -116,7 +116,11 @@ def test_a_corrupt_ledger_tells_no_secrets(rig: Rig) -> None:
     response = rig.client.get("/api/v1/studies")
     assert (response.status_code, response.headers["content-type"]) == (503, PROBLEM)
     assert not [word for word in ("DOE", "SELECT", "Traceback", "sqlite") if word in response.text]
-    assert rig.get("/health/ready", 503)["roles"][0]["checks"][0]["detail"] == "the ledger is damaged"
+    assert response.json()["detail"] == f"{DAMAGED}. {RESTORE}", "as a verb says it"
+    assert "retry-after" not in response.headers
+    assert f"{DAMAGED}. {RESTORE}" in rig.client.get("/").text
+    ledger = rig.get("/health/ready", 503)["roles"][0]["checks"][0]
+    assert (ledger["detail"], ledger["advice"]) == (DAMAGED, RESTORE)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ def _on_bad_cursor(_request: Request, error: Exception) -> JSONResponse:
 
 def _on_retry(_request: Request, error: Exception) -> JSONResponse:
     """503. The words of a database's own error stay in the log."""
-    if is_damaged(error):
+    if is_damaged(error) or (error.__cause__ is not None and is_damaged(error.__cause__)):  # views say Retry of whatever the database said
         return problem(503, f"{DAMAGED}. {RESTORE}")  # without a time: no later try mends it
     seconds = (error.after_seconds if isinstance(error, Retry) else None) or _RETRY_SECONDS
     detail = error.detail if isinstance(error, Retry) else "the ledger does not answer"

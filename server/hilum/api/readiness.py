@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from hilum.store.database import DAMAGED, RESTORE
+
 Role = Literal["receive", "analyse", "deliver"]
 ROLES: tuple[Role, ...] = get_args(Role)
 STALE_SECONDS = 15.0
@@ -52,7 +54,8 @@ def checks(role: Role, facts: Facts) -> list[Check]:
 def _ledger(facts: Facts) -> Check:
     if facts.ledger_problem is None:
         return Check("ledger", ok=True, detail="the ledger answers")
-    return Check("ledger", ok=False, detail=facts.ledger_problem, advice="Check ledger.url and its database; `hilum check` says more.")
+    advice = RESTORE if facts.ledger_problem == DAMAGED else "Check ledger.url and its database; `hilum check` says more."
+    return Check("ledger", ok=False, detail=facts.ledger_problem, advice=advice)
 
 
 def _process(process: str, facts: Facts) -> Check:

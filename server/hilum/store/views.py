@@ -32,7 +32,7 @@ from hilum.store import (
 )
 from hilum.store import cursor as cursors
 from hilum.store.comparison_views import Comparisons
-from hilum.store.database import open_reader
+from hilum.store.database import DAMAGED, open_reader
 from hilum.store.header_views import StoredHeader
 from hilum.store.queues import in_state
 from hilum.store.schema import association, commitment, conflict, former_header, instance, rollout, rollout_event, study
@@ -287,7 +287,7 @@ def _trouble(error: DBAPIError) -> str | None:
         return "the ledger has no tables yet"
     if isinstance(error, OperationalError | InterfaceError):
         return "the ledger does not answer"
-    return "the ledger is damaged" if type(error) is DatabaseError else None  # SQLite: not a database, or malformed
+    return DAMAGED if type(error) is DatabaseError else None  # SQLite: not a database, or malformed
 
 
 def _file_of(url: str) -> Path | None:
