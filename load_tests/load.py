@@ -54,7 +54,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     add("scenario", nargs="?", default="steady", help="a name, a TOML file, or list (%(default)s)")
     add("--seconds", type=float, help="how long the load lasts")
     add("--rate", type=float, help="in the scenario's unit: studies/s, or multiples of the saturation")
-    add("--release", help="release that reads the images; bundled: DenseNet-121, in bf16 where this CPU has it")
+    add("--release", help="release that reads the images; bundled: DenseNet-121, at bf16 or f32, whichever costs this CPU less")
     add("--quiet", type=float, help="quiet period, s; with --to: of that Hilum")
     add("--to", type=Peer.parse, help="AET@host:port of a Hilum that runs")
     add("--listen", type=int, help="port of the destination; any free one where Hilum is started here")
