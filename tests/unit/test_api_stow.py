@@ -111,10 +111,13 @@ def test_a_sender_that_drips_is_told_so_and_leaves_nothing(tmp_path: Path) -> No
         wait_for(lambda: list(unindexed(archive)), what="half of the object")
         sender.settimeout(0.25)
         answer = b""
-        while not answer:
+        while not answer.endswith(b"}"):  # head and body may come apart
             with contextlib.suppress(TimeoutError):
-                sender.sendall(b"x")
-                answer = sender.recv(65536)
+                if not answer:
+                    sender.sendall(b"x")
+                more = sender.recv(65536)
+                assert more, answer
+                answer += more
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b"receive.minimum_bytes_per_second" in answer
         wait_for(lambda: not list(unindexed(archive)), what="an archive without half of an object")
