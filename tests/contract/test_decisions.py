@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from hilum.domain import Advance, Outcome, ReadingState, Rejection, RemovalReason, StudyJob
+from hilum.domain import Advance, Lane, Outcome, ReadingState, Rejection, RemovalReason, StudyJob
+from hilum.receive.describe import describe
 from hilum.store import ledger, schema
 from hilum.store.archive import Archive
+from hilum.store.arrival import Arrival
 from hilum.store.decisions import CannotResolve, Decisions
+from hilum.store.gone_files import Quarantined
 from hilum.store.recording import RecordOutcome
 from tests.support.deciding import BOUNDARIES, Site, replace_until_killed
 from tests.support.ledgers import migrated_sqlite
@@ -54,6 +57,29 @@ def test_kept_out_the_file_stays_in_quarantine_and_the_image_as_it_was(site: Sit
     assert site.receive(A, pixels=OTHER) is RecordOutcome.DUPLICATE, "a person has decided"
     assert site.files() == before[1]
     assert site.rows(schema.study)[0].state == "closed"
+
+
+@pytest.mark.parametrize("is_decided", [False, True])
+def test_a_file_that_quarantine_has_lost_gives_its_place_to_the_same_bytes_alone(site: Site, *, is_decided: bool) -> None:
+    number = conflicted(site)
+    if is_decided:
+        site.decisions.keep(number)
+    (before,) = site.rows(schema.conflict)
+    came = dataclasses.replace(describe(site.archive.locate(before.path)), path="ab/cd/again.dcm", size_bytes=7)
+    assert site.ledger.quarantined([dataclasses.replace(came, digest="other"), dataclasses.replace(came, sop_instance_uid="1.9")]) == []
+    (found,) = site.ledger.quarantined([came, dataclasses.replace(came, path="ab/cd/later.dcm")])
+    assert found == Quarantined(number, before.path, came)
+    others = dataclasses.replace(found, path="another/by/now.dcm")
+    site.ledger.take_place_in_quarantine([others])
+    assert site.rows(schema.conflict) == [before]
+    site.ledger.take_place_in_quarantine([found, others])
+    assert [row._asdict() for row in site.rows(schema.conflict)] == [
+        {**before._asdict(), "path": "quarantine/ab/cd/again.dcm", "size_bytes": 7}
+    ]
+    arrivals = [Arrival(dataclasses.replace(came, path=path), Lane.LIVE, (), 10.0, 60.0) for path in (came.path, "ab/cd/later.dcm")]
+    assert site.ledger.record(arrivals) == [RecordOutcome.CONFLICT, RecordOutcome.DUPLICATE]
+    site.decisions.discard(number)
+    assert site.ledger.quarantined([came]) == [], "it stays so"
 
 
 def test_discarded_the_file_is_gone_and_stays_gone(site: Site) -> None:

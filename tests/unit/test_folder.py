@@ -15,10 +15,12 @@ from pydicom import dcmread
 
 from hilum.domain import Lane
 from hilum.errors import Retry
+from hilum.receive.describe import describe
 from hilum.receive.folder import Fate, FolderIntake, TakenFile
 from hilum.receive.walk import Walk
 from hilum.settings import Receive, Settings, Site, Watch
 from hilum.store.archive import Archive
+from hilum.store.decisions import Decisions
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
 from hilum.wiring import watching
@@ -84,6 +86,32 @@ def test_what_the_archive_has_lost_is_taken_again(settings: Settings, tmp_path: 
     assert [take(), take()] == [Fate.STORED, Fate.KNOWN]
     (found,) = archive.placed()
     assert found.read_bytes()[-100:] == file.read_bytes()[-100:]
+
+
+@pytest.mark.parametrize("verb", [None, Decisions.keep, Decisions.discard])
+def test_what_quarantine_has_lost_is_taken_again_unless_it_was_discarded(
+    settings: Settings, tmp_path: Path, verb: Callable[[Decisions, int], object] | None
+) -> None:
+    file, archive = drawn(tmp_path / "1.dcm"), Archive(settings.archive_dir)
+    other = drawn(tmp_path / "other.dcm", seed=2)
+    object_ = dcmread(other)
+    object_.SOPInstanceUID = object_.file_meta.MediaStorageSOPInstanceUID = dcmread(file, stop_before_pixels=True).SOPInstanceUID
+    object_.save_as(other)
+
+    def take() -> Fate:
+        with taking(settings, ORIGIN, must_not_wait, threading.Event()) as (intake, _):
+            return intake.take(other).fate
+
+    ingest(settings, [file, other], ORIGIN, 1, lambda _: None, must_not_wait)
+    if verb is not None:
+        with contextlib.closing(Decisions(settings.ledger_url, archive, describe)) as decisions:
+            verb(decisions, 1)
+    known = take()
+    for lost in archive.quarantined():
+        lost.unlink()
+    assert take() is (known if verb is Decisions.discard else Fate.STORED)
+    assert len(list(archive.quarantined())) == (verb is not Decisions.discard)
+    assert take() is known
 
 
 def test_what_is_no_uid_is_refused_before_the_ledger_is_asked(settings: Settings, tmp_path: Path) -> None:

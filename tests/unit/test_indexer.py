@@ -23,6 +23,7 @@ from hilum.receive.account_book import AccountBook
 from hilum.receive.census import Census, Seat
 from hilum.receive.commitment_desk import Desk
 from hilum.receive.custody import Custody
+from hilum.receive.describe import describe
 from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer, index
 from hilum.receive.indexing import indexing
@@ -35,6 +36,7 @@ from hilum.receive.scan import recover
 from hilum.receive.store_command import StoreRequest
 from hilum.settings import Receive, Sender, Settings
 from hilum.store.archive import Archive
+from hilum.store.decisions import CannotResolve, Decisions
 from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.supervisor.housekeeping import Housekeeper
 from tests.support.listening import data_set_of, make_settings, unindexed
@@ -101,8 +103,6 @@ def test_a_new_instance_has_a_row_readings_and_its_place(house: House) -> None:
 
 
 def test_an_arrival_carries_the_senders_quiet_period(house: House) -> None:
-    from hilum.receive.describe import describe
-
     settings = Settings(senders={"MODALITY": {"quiet_seconds": 3.5}}, models={"releases": ["a@1", "b@1"]})
     arrival = arrival_of(describe(house.put(data_set("1.2.3"), "1.2.3")), settings)
     assert (arrival.quiet_seconds, arrival.releases, arrival.lane) == (3.5, ("a@1", "b@1"), Lane.LIVE)
@@ -159,6 +159,43 @@ def test_other_pixels_are_a_conflict_kept_in_quarantine_once(house: House) -> No
     assert data_set_of(house.archive.root / str(first)) == data_set("1.2.3")
 
 
+@pytest.mark.parametrize("copies", [1, 2])
+def test_other_pixels_again_are_kept_where_quarantine_has_lost_them(house: House, copies: int) -> None:
+    """Who wants them as the image is told to have them sent again."""
+    house.index(house.put(data_set("1.2.3"), "1.2.3"))
+    other = data_set("1.2.3", pixels=b"\1\2" * 100)
+    house.index(house.put(other, "1.2.3"))
+    ((lost,),) = house.rows("SELECT path FROM conflict")
+    (house.archive.root / str(lost)).unlink()
+    with contextlib.closing(Decisions(house.settings.ledger_url, house.archive, describe)) as decisions:
+        with pytest.raises(CannotResolve, match="send it again, then decide"):
+            decisions.replace(1)
+        again = [house.put(other, "1.2.3") for _ in range(copies)]
+        assert house.index(*again) == [RecordOutcome.CONFLICT, *[RecordOutcome.DUPLICATE] * (copies - 1)]
+        ((path,),) = house.rows("SELECT path FROM conflict")
+        assert (path != lost, data_set_of(house.archive.root / str(path))) == (True, other)
+        decisions.replace(1)
+    ((used,),) = house.rows("SELECT path FROM instance")
+    assert data_set_of(house.archive.root / str(used)) == other
+
+
+@pytest.mark.parametrize("record_again", [False, True])
+def test_killed_on_the_way_the_scan_quarantines_what_takes_the_place_of_a_lost_file(house: House, *, record_again: bool) -> None:
+    house.index(house.put(data_set("1.2.3"), "1.2.3"))
+    other = data_set("1.2.3", pixels=b"\1\2" * 100)
+    house.index(house.put(other, "1.2.3"))
+    (house.archive.root / str(house.rows("SELECT path FROM conflict")[0][0])).unlink()
+    file = house.put(other, "1.2.3")
+    arrival = arrival_of(describe(file), house.settings)
+    house.ledger.take_place_in_quarantine(house.ledger.quarantined([arrival.instance]))
+    if record_again:
+        house.ledger.record([arrival])
+    assert recover(house.settings, house.ledger, house.archive).outcomes == {RecordOutcome.CONFLICT: 1}
+    ((path,),) = house.rows("SELECT path FROM conflict")
+    assert data_set_of(house.archive.root / str(path)) == other
+    assert len(house.files()) == 2 + len(list((house.archive.root / "locks").iterdir()))
+
+
 def test_what_another_user_has_left_behind_holds_up_nobody(
     house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -194,8 +231,6 @@ def test_a_file_whose_row_exists_is_settled_by_the_scan(house: House, change: st
         house.index(house.put(data_set("1.2.3"), "1.2.3"))
     encoded = {"nothing": data_set("1.2.3"), "header": data_set("1.2.3", patient_id=b"NEWER1"), "pixels": data_set("1.2.3", pixels=b"\7\7")}
     file = house.put(encoded[change], "1.2.3")
-    from hilum.receive.describe import describe
-
     house.ledger.record([arrival_of(describe(file), house.settings)])
     recover(house.settings, house.ledger, house.archive)
     assert not list(unindexed(house.archive))

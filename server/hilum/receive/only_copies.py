@@ -1,4 +1,4 @@
-"""The same bytes once more, where the file that the row names is gone: what came is the only copy, and no duplicate to be deleted.
+"""The same bytes once more, where the file that a row names is gone: what came is the only copy, and no duplicate to be deleted.
 
 A disk may have lost the file, or an older ledger was restored, which does not know that retention has deleted it.
 """
@@ -15,6 +15,7 @@ from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.views import LedgerViews
 
 _log = telemetry.logger("receive")
+_ADVICE = "the copies that came take their place; look why the archive has lost files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +38,16 @@ def keep_only_copies(
     positions = [position for position, outcome in enumerate(outcomes) if outcome is RecordOutcome.DUPLICATE]
     if not positions:
         return decided
-    paths = ledger.paths_of([arrivals[position].instance for position in positions])
-    if gone := {uid: path for uid, path in paths.items() if _is_gone(archive, path)}:
-        _log.warning("file_was_gone", count=len(gone), advice="the copies that came take their place; look why the archive has lost files")
+    same = [arrivals[position].instance for position in positions]
+    gone = {uid: path for uid, path in ledger.paths_of(same).items() if _is_gone(archive, path)}
+    lost = [item for item in ledger.quarantined(same) if _is_gone(archive, item.path)]
+    if gone:
         ledger.give_up_files(gone)
-        again = [position for position in positions if arrivals[position].instance.sop_instance_uid in gone]
+    if lost:
+        ledger.take_place_in_quarantine(lost)
+    if uids := {*gone, *(item.same.sop_instance_uid for item in lost)}:
+        _log.warning("file_was_gone", count=len(gone) + len(lost), advice=_ADVICE)
+        again = [position for position in positions if arrivals[position].instance.sop_instance_uid in uids]
         for position, outcome in zip(again, ledger.record([arrivals[position] for position in again]), strict=True):
             decided[position] = outcome
     return decided

@@ -7,7 +7,7 @@ are there the conflict's row says so (`is_settled`), and whoever comes next move
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, insert, null, select, update
@@ -39,11 +39,15 @@ def with_studies(connection: Connection, found: Sequence[Item]) -> list[Item]:
     return [{**item, "study_instance_uid": studies.get(item["sop_instance_uid"])} for item in found]
 
 
-def kept_out(connection: Connection, sop_instance_uids: Sequence[str]) -> list[tuple[str, str, bool]]:
-    """SOP Instance UID and digest of what is not in use, and whether nobody has decided on it yet; not what was taken as the image."""
+def kept_out(connection: Connection, sop_instance_uids: Sequence[str], is_there: Callable[[str], bool]) -> list[tuple[str, str, bool]]:
+    """SOP Instance UID and digest of what is not in use, and whether nobody has decided on it yet; not what was taken as the image.
+
+    `is_there`: of a `path` whether its file is. What was not discarded and is not there may come again.
+    """
     chosen = and_(conflict.c.sop_instance_uid.in_(sop_instance_uids), conflict.c.state != ConflictState.REPLACED)
-    found = connection.execute(select(conflict.c.sop_instance_uid, conflict.c.digest, conflict.c.state).where(chosen))
-    return [(row.sop_instance_uid, row.digest, row.state == ConflictState.HELD) for row in found]
+    found = connection.execute(select(*(conflict.c[name] for name in ("sop_instance_uid", "digest", "path", "state"))).where(chosen))
+    kept = (row for row in found if row.state == ConflictState.DISCARDED or is_there(row.path))
+    return [(row.sop_instance_uid, row.digest, row.state == ConflictState.HELD) for row in kept]
 
 
 def find(connection: Connection, conflict_id: int) -> Row[Any] | None:

@@ -1,13 +1,16 @@
-"""Rows of images whose files the archive has lost."""
+"""Rows of images, and of other pixels under their UIDs in quarantine, whose files the archive has lost."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, or_, select, update
 
-from hilum.domain import Instance
-from hilum.store.schema import instance
+from hilum.domain import ConflictState, Instance
+from hilum.store.archive import quarantine_path
+from hilum.store.schema import conflict, instance
 
 _HAS_PIXELS = instance.c.pixels_removed_at.is_(None)
 _ROWS = select(instance.c.sop_instance_uid, instance.c.digest, instance.c.path).where(
@@ -18,6 +21,25 @@ _GIVE_UP = (
     .where(instance.c.sop_instance_uid == bindparam("uid"), instance.c.path == bindparam("named"), _HAS_PIXELS)
     .values(pixels_removed_at=bindparam("now"))
 )
+# Not as a list, which SQLAlchemy expands, and does not for several at once.
+_IN_QUARANTINE = or_(conflict.c.state == ConflictState.HELD, conflict.c.state == ConflictState.KEPT)
+_QUARANTINED = select(conflict.c.id, conflict.c.sop_instance_uid, conflict.c.digest, conflict.c.path).where(
+    conflict.c.sop_instance_uid.in_(bindparam("uids", expanding=True)), _IN_QUARANTINE
+)
+_TAKE_PLACE = (
+    update(conflict)
+    .where(conflict.c.id == bindparam("row"), conflict.c.path == bindparam("named"), _IN_QUARANTINE)
+    .values(path=bindparam("came"), size_bytes=bindparam("bytes"))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """The row of a conflict, the `path` that it names, and an image that came with the same bytes."""
+
+    row_id: int
+    path: str
+    same: Instance
 
 
 def paths_of(connection: Connection, same: Sequence[Instance]) -> dict[str, str]:
@@ -30,3 +52,18 @@ def paths_of(connection: Connection, same: Sequence[Instance]) -> dict[str, str]
 def give_up(connection: Connection, paths: Mapping[str, str], now: float) -> None:
     """The pixels of these images are gone, as if they had left by age, unless a row names another file by now. In the order of locks."""
     connection.execute(_GIVE_UP, [{"uid": uid, "named": path, "now": now} for uid, path in sorted(paths.items())])
+
+
+def quarantined(connection: Connection, same: Sequence[Instance]) -> list[Quarantined]:
+    """Conflicts of these very bytes whose file lies in quarantine, each with the first of those that came."""
+    firsts = {(item.sop_instance_uid, item.digest): item for item in reversed(same)}
+    rows = connection.execute(_QUARANTINED, {"uids": list({item.sop_instance_uid for item in same})})
+    keyed = [(row, firsts.get((row.sop_instance_uid, row.digest))) for row in rows]
+    return [Quarantined(row.id, row.path, item) for row, item in keyed if item is not None]
+
+
+def take_place(connection: Connection, lost: Iterable[Quarantined]) -> None:
+    """What came is the conflict's file from now on, unless its row names another one by now. What a person has decided stands."""
+    rows = sorted(((item.row_id, item.path, item.same) for item in lost), key=itemgetter(0))
+    values = [{"row": row, "named": path, "came": quarantine_path(same.path), "bytes": same.size_bytes} for row, path, same in rows]
+    connection.execute(_TAKE_PLACE, values)

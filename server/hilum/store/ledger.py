@@ -52,6 +52,7 @@ from hilum.store.completing import Completed
 from hilum.store.database import begin_part, open_engine, sync_of, words_of
 from hilum.store.doorbell import Bell, doorbell_for
 from hilum.store.forgetting import Forgotten
+from hilum.store.gone_files import Quarantined
 from hilum.store.handing_on import HandingOn, Heir
 from hilum.store.jobs import JOBS
 from hilum.store.prepared import Prepared
@@ -140,6 +141,16 @@ class Ledger:
         """Write down that the archive has lost the pixels of these images: by SOP Instance UID, the `path` that was looked for."""
         with self._engine.begin() as connection:
             gone_files.give_up(connection, paths, self._clock())
+
+    def quarantined(self, same: Sequence[Instance]) -> list[Quarantined]:
+        """Conflicts of the very bytes of these images whose file lies in quarantine."""
+        with self._reader.begin() as connection:
+            return gone_files.quarantined(connection, same)
+
+    def take_place_in_quarantine(self, lost: Sequence[Quarantined]) -> None:
+        """The archive has lost the files of these conflicts: what came is theirs. Recorded again, it goes to quarantine."""
+        with self._engine.begin() as connection:
+            gone_files.take_place(connection, lost)
 
     def record_associations(self, records: Sequence[AssociationRecord]) -> None:
         """Who sent what, and what was refused."""

@@ -179,7 +179,7 @@ class LedgerViews:
             for row in connection.execute(chosen):
                 kept = (row.former, row.digest if row.pixels_removed_at is None and is_there(row.path) else None)
                 known.setdefault(row.sop_instance_uid, {}).update((digest, False) for digest in kept if digest is not None)
-            for uid, digest, is_held in conflicts.kept_out(connection, list(known)) if known else ():
+            for uid, digest, is_held in conflicts.kept_out(connection, list(known), is_there) if known else ():
                 known[uid].setdefault(digest, is_held)
         return known
 
