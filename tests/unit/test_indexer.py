@@ -224,6 +224,26 @@ def test_what_another_user_has_left_behind_holds_up_nobody(
         house.index(closed)  # its own listener tries again
 
 
+def test_a_folder_that_may_not_be_looked_into_is_no_empty_one(
+    house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As root's with its umask 077: what had been acknowledged there had no row, and nobody said so."""
+    closed = put_elsewhere(house, "ingest-0", data_set("1.2.3"), "1.2.3").parent
+    (closed.parent / "no folder").touch()
+    put_elsewhere(house, "listener-2", data_set("1.2.4"), "1.2.4")
+
+    listed = os.listdir
+
+    def look(path: Path) -> list[str]:
+        if path == closed:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "listdir", look)
+    assert recover(house.settings, house.ledger, Archive(house.settings.archive_dir)).outcomes == {RecordOutcome.NEW: 1}
+    assert "not_recovered" in "".join(capsys.readouterr())
+
+
 @pytest.mark.parametrize("change", ["nothing", "header", "pixels"])
 def test_a_file_whose_row_exists_is_settled_by_the_scan(house: House, change: str) -> None:
     """The crash came between the commit and the move, for each kind of outcome."""

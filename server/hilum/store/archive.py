@@ -289,8 +289,8 @@ class Archive:
         return [folder.name for folder in self._folders(None)]
 
     def sweep(self, process: str | None = None) -> int:
-        """Delete what was never acknowledged. Only while nobody receives into these folders."""
-        parts = [file for folder in self._folders(process) for file in folder.glob(f"*{_PART}")]
+        """Delete what was never acknowledged. Only while nobody receives into these folders. Raises OSError."""
+        parts = [file for folder in self._folders(process) for file in _files_of(folder) if file.suffix == _PART]
         for file in parts:
             file.unlink()
         return len(parts)
@@ -427,6 +427,14 @@ def _is_at(file: IO[str], path: Path) -> bool:
 def _came_at(file: Path) -> str:
     """What of its name says when it came."""
     return file.name[4:]
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Of one that may not be looked into `glob` would say that it is empty."""
+    try:
+        return [folder / name for name in os.listdir(folder)]  # noqa: PTH208 - names are enough
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _move(file: Path, target: Path) -> None:
