@@ -367,6 +367,7 @@ def test_a_file_that_the_archive_has_lost_is_given_up_for_the_same_bytes_alone(s
     path, ours = arrival.instance.path, arrival.instance
     assert street.ledger.paths_of([dataclasses.replace(ours, digest="other"), dataclasses.replace(ours, sop_instance_uid="1.9")]) == {}
     assert street.ledger.paths_of([ours]) == {ours.sop_instance_uid: path}
+    assert street.ledger.paths_of([ours, dataclasses.replace(ours, digest="other")]) == {ours.sop_instance_uid: path}
     street.ledger.give_up_files({ours.sop_instance_uid: "another/by/now.dcm"})
     assert same_file_again(street, path="studies/again.dcm") is RecordOutcome.DUPLICATE
     street.ledger.give_up_files({ours.sop_instance_uid: path})

@@ -159,6 +159,17 @@ def test_other_pixels_are_a_conflict_kept_in_quarantine_once(house: House) -> No
     assert data_set_of(house.archive.root / str(first)) == data_set("1.2.3")
 
 
+def test_the_same_bytes_again_are_kept_beside_a_known_conflict(house: House) -> None:
+    """Both come in one batch, as from a router that repeats an hour."""
+    ours, other = data_set("1.2.3"), data_set("1.2.3", pixels=b"\1\2" * 100)
+    house.index(house.put(ours, "1.2.3"))
+    house.index(house.put(other, "1.2.3"))
+    (house.archive.root / str(house.rows("SELECT path FROM instance")[0][0])).unlink()
+    assert house.index(house.put(ours, "1.2.3"), house.put(other, "1.2.3")) == [RecordOutcome.RESTORED, RecordOutcome.DUPLICATE]
+    ((path,),) = house.rows("SELECT path FROM instance")
+    assert data_set_of(house.archive.root / str(path)) == ours
+
+
 @pytest.mark.parametrize("copies", [1, 2])
 def test_other_pixels_again_are_kept_where_quarantine_has_lost_them(house: House, copies: int) -> None:
     """Who wants them as the image is told to have them sent again."""

@@ -44,9 +44,9 @@ class Quarantined:
 
 def paths_of(connection: Connection, same: Sequence[Instance]) -> dict[str, str]:
     """By SOP Instance UID, where rows with pixels of these very bytes have theirs."""
-    digests = {item.sop_instance_uid: item.digest for item in same}
-    rows = connection.execute(_ROWS, {"uids": list(digests)})
-    return {row.sop_instance_uid: row.path for row in rows if row.digest == digests[row.sop_instance_uid]}
+    known = {(item.sop_instance_uid, item.digest) for item in same}
+    rows = connection.execute(_ROWS, {"uids": list({uid for uid, _ in known})})
+    return {row.sop_instance_uid: row.path for row in rows if (row.sop_instance_uid, row.digest) in known}
 
 
 def give_up(connection: Connection, paths: Mapping[str, str], now: float) -> None:
