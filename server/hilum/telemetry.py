@@ -104,7 +104,7 @@ QUIET_END_TO_ACCEPTED_SECONDS = Histogram(
     "hilum_quiet_end_to_accepted_seconds", "End of the quiet period to SR accepted.", ["destination"], buckets=_STUDY_BUCKETS
 )
 FILES_REMOVED = Counter(
-    "hilum_files_removed_total", "Files deleted from the archive: age, pressure, superseded (an older header) or erased.", ["cause"]
+    "hilum_files_removed_total", "Files deleted from the archive: age, pressure, superseded (older header, damaged) or erased.", ["cause"]
 )
 REMOVED_BYTES = Counter("hilum_removed_bytes_total", "Bytes of files deleted from the archive.", ["cause"])
 PROCESS_RESTARTS = Counter("hilum_process_restarts_total", "Child processes that ended unasked and were started again.", ["role"])

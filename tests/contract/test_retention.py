@@ -361,16 +361,28 @@ def test_what_found_no_pixels_is_read_when_they_come_again(street: Street, clock
     assert street.rows(schema.study) == [after]
 
 
-def test_a_file_that_the_archive_has_lost_is_given_up_for_the_same_bytes_alone(street: Street) -> None:
+@pytest.mark.parametrize("state", [None, ReadingState.ANALYSED, ReadingState.FAILED, ReadingState.NOT_ANALYSED])
+def test_who_was_not_read_may_have_a_damaged_file(street: Street, state: ReadingState | None) -> None:
+    street.receive("1.2.3", 1)
+    if state is not None:
+        street.read(state, "attempts_exhausted")
+    is_doubtful = state in (ReadingState.FAILED, ReadingState.NOT_ANALYSED)
+    assert street.ledger.not_read(["1.2.3.1", "1.9"]) == ({"1.2.3.1"} if is_doubtful else set())
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_file_that_the_archive_has_lost_is_given_up_for_the_same_bytes_alone(street: Street, *, is_damaged: bool) -> None:
     arrival = street._arrival("1.2.3", 1, Lane.LIVE, "CR1", RELEASE)
     street.ledger.record([arrival])
     path, ours = arrival.instance.path, arrival.instance
     assert street.ledger.paths_of([dataclasses.replace(ours, digest="other"), dataclasses.replace(ours, sop_instance_uid="1.9")]) == {}
     assert street.ledger.paths_of([ours]) == {ours.sop_instance_uid: path}
     assert street.ledger.paths_of([ours, dataclasses.replace(ours, digest="other")]) == {ours.sop_instance_uid: path}
-    street.ledger.give_up_files({ours.sop_instance_uid: "another/by/now.dcm"})
+    street.ledger.give_up_files({ours.sop_instance_uid: "another/by/now.dcm"}, {ours.sop_instance_uid})
+    assert street.rows(schema.expired_file) == []
     assert same_file_again(street, path="studies/again.dcm") is RecordOutcome.DUPLICATE
-    street.ledger.give_up_files({ours.sop_instance_uid: path})
+    street.ledger.give_up_files({ours.sop_instance_uid: path}, {ours.sop_instance_uid} if is_damaged else ())
+    assert [(row.path, row.cause) for row in street.rows(schema.expired_file)] == [(path, "superseded")] * is_damaged
     assert street.ledger.paths_of([ours]) == {}
     assert same_file_again(street, path="studies/again.dcm") is RecordOutcome.RESTORED
     assert street.ledger.paths_of([ours]) == {ours.sop_instance_uid: "studies/again.dcm"}

@@ -18,7 +18,7 @@ import pytest
 from pydicom.uid import DigitalXRayImageStorageForPresentation
 
 from hilum.domain import Instance, Lane
-from hilum.receive import arriving, file_meta, indexer
+from hilum.receive import arriving, file_meta, indexer, only_copies
 from hilum.receive.account_book import AccountBook
 from hilum.receive.census import Census, Seat
 from hilum.receive.commitment_desk import Desk
@@ -38,6 +38,7 @@ from hilum.settings import Receive, Sender, Settings
 from hilum.store.archive import Archive
 from hilum.store.decisions import CannotResolve, Decisions
 from hilum.store.ledger import Ledger, RecordOutcome
+from hilum.store.orphans import orphans
 from hilum.supervisor.housekeeping import Housekeeper
 from tests.support.listening import data_set_of, make_settings, unindexed
 from tests.support.storing import data_set, element, meta
@@ -168,6 +169,31 @@ def test_the_same_bytes_again_are_kept_beside_a_known_conflict(house: House) -> 
     assert house.index(house.put(ours, "1.2.3"), house.put(other, "1.2.3")) == [RecordOutcome.RESTORED, RecordOutcome.DUPLICATE]
     ((path,),) = house.rows("SELECT path FROM instance")
     assert data_set_of(house.archive.root / str(path)) == ours
+
+
+@pytest.mark.parametrize("damage", ["none", "nothing left", "cut", "bit", "sector"])
+def test_the_same_bytes_again_are_kept_where_the_first_ones_are_damaged(house: House, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They end their readings, and who looks for the reason has the image sent again."""
+    house.index(house.put(data_set("1.2.3"), "1.2.3"))
+    ((damaged,),) = house.rows("SELECT path FROM instance")
+    file = house.archive.root / str(damaged)
+    content = file.read_bytes()
+    house.execute("UPDATE reading SET state = 'failed', reason = 'attempts_exhausted'")
+    file.write_bytes({"nothing left": b"", "cut": content[:-900], "bit": content[:-1] + b"!"}.get(damage, content))
+
+    def fail(path: Path) -> Instance:
+        if path == file:
+            raise OSError(errno.EIO, "Input/output error")
+        return describe(path)
+
+    if damage == "sector":
+        monkeypatch.setattr(only_copies, "describe", fail)
+    again = house.index(house.put(data_set("1.2.3"), "1.2.3"))
+    ((path,),) = house.rows("SELECT path FROM instance WHERE pixels_removed_at IS NULL")
+    assert again == [RecordOutcome.DUPLICATE if damage == "none" else RecordOutcome.RESTORED]
+    assert data_set_of(house.archive.root / str(path)) == data_set("1.2.3")
+    assert house.rows("SELECT path, cause FROM expired_file") == ([] if damage == "none" else [(damaged, "superseded")])
+    assert orphans(house.settings.ledger_url, house.archive) == [], "nobody takes the damaged one for an image"
 
 
 @pytest.mark.parametrize("copies", [1, 2])

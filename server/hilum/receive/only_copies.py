@@ -1,21 +1,26 @@
-"""The same bytes once more, where the file that a row names is gone: what came is the only copy, and no duplicate to be deleted.
+"""The same bytes once more, where the file of a row is gone or damaged: what came is the only copy, and no duplicate to be deleted.
 
 A disk may have lost the file, or an older ledger was restored, which does not know that retention has deleted it.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hilum import telemetry
+from hilum.domain import Instance
+from hilum.receive.describe import describe
+from hilum.receive.refusals import CannotUnderstand
 from hilum.store.archive import Archive
 from hilum.store.arrival import Arrival
 from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.views import LedgerViews
 
 _log = telemetry.logger("receive")
-_ADVICE = "the copies that came take their place; look why the archive has lost files"
+_OF_THE_FILE = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})  # a sector, a checksum, its place on the disk
+_ADVICE = "the copies that came take their place; look why the archive has lost files, or has damaged some"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +44,40 @@ def keep_only_copies(
     if not positions:
         return decided
     same = [arrivals[position].instance for position in positions]
-    gone = {uid: path for uid, path in ledger.paths_of(same).items() if _is_gone(archive, path)}
+    paths = ledger.paths_of(same)
+    gone = {uid: path for uid, path in paths.items() if _is_gone(archive, path)}
+    damaged = _damaged(same, paths, ledger, archive)
     lost = [item for item in ledger.quarantined(same) if _is_gone(archive, item.path)]
-    if gone:
-        ledger.give_up_files(gone)
+    if gone or damaged:
+        ledger.give_up_files({**gone, **damaged}, damaged)
     if lost:
         ledger.take_place_in_quarantine(lost)
-    if uids := {*gone, *(item.same.sop_instance_uid for item in lost)}:
-        _log.warning("file_was_gone", count=len(gone) + len(lost), advice=_ADVICE)
+    if uids := {*gone, *damaged, *(item.same.sop_instance_uid for item in lost)}:
+        _log.warning("file_was_gone", count=len(gone) + len(damaged) + len(lost), advice=_ADVICE)
         again = [position for position in positions if arrivals[position].instance.sop_instance_uid in uids]
         for position, outcome in zip(again, ledger.record([arrivals[position] for position in again]), strict=True):
             decided[position] = outcome
     return decided
+
+
+def _damaged(same: Sequence[Instance], paths: Mapping[str, str], ledger: Ledger, archive: Archive) -> dict[str, str]:
+    """Of these paths, those whose file is not what was put there. All of it is read only where there is a reason to."""
+    sizes = {item.sop_instance_uid: item.size_bytes for item in same}
+    digests = {(item.sop_instance_uid, item.digest) for item in same}
+    not_read = ledger.not_read(list(paths)) if paths else set()
+
+    def is_damaged(uid: str, path: str) -> bool:
+        try:
+            file = archive.locate(path)
+            if file.stat().st_size == sizes[uid] and uid not in not_read:
+                return False
+            return (uid, describe(file).digest) not in digests
+        except CannotUnderstand:
+            return True
+        except OSError as error:
+            return error.errno in _OF_THE_FILE
+
+    return {uid: path for uid, path in paths.items() if is_damaged(uid, path)}
 
 
 def _is_gone(archive: Archive, path: str) -> bool:

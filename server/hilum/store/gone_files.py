@@ -1,16 +1,17 @@
-"""Rows of images, and of other pixels under their UIDs in quarantine, whose files the archive has lost."""
+"""Rows of images, and of other pixels under their UIDs in quarantine, whose files the archive has lost, or has damaged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
 from sqlalchemy import Connection, bindparam, or_, select, update
 
-from hilum.domain import ConflictState, Instance
+from hilum.domain import ConflictState, Instance, ReadingState
+from hilum.store import expiring
 from hilum.store.archive import quarantine_path
-from hilum.store.schema import conflict, instance
+from hilum.store.schema import conflict, instance, reading
 
 _HAS_PIXELS = instance.c.pixels_removed_at.is_(None)
 _ROWS = select(instance.c.sop_instance_uid, instance.c.digest, instance.c.path).where(
@@ -20,7 +21,17 @@ _GIVE_UP = (
     update(instance)
     .where(instance.c.sop_instance_uid == bindparam("uid"), instance.c.path == bindparam("named"), _HAS_PIXELS)
     .values(pixels_removed_at=bindparam("now"))
+    .returning(instance.c.id)
 )
+_NOT_READ = (
+    select(instance.c.sop_instance_uid)
+    .join(reading, reading.c.instance_id == instance.c.id)
+    .where(
+        instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True)),
+        reading.c.state.in_((ReadingState.FAILED, ReadingState.NOT_ANALYSED)),
+    )
+)
+_DAMAGED_SECONDS = 3600.0  # not at once: somebody may be reading it
 # Not as a list, which SQLAlchemy expands, and does not for several at once.
 _IN_QUARANTINE = or_(conflict.c.state == ConflictState.HELD, conflict.c.state == ConflictState.KEPT)
 _QUARANTINED = select(conflict.c.id, conflict.c.sop_instance_uid, conflict.c.digest, conflict.c.path).where(
@@ -49,9 +60,20 @@ def paths_of(connection: Connection, same: Sequence[Instance]) -> dict[str, str]
     return {row.sop_instance_uid: row.path for row in rows if (row.sop_instance_uid, row.digest) in known}
 
 
-def give_up(connection: Connection, paths: Mapping[str, str], now: float) -> None:
-    """The pixels of these images are gone, as if they had left by age, unless a row names another file by now. In the order of locks."""
-    connection.execute(_GIVE_UP, [{"uid": uid, "named": path, "now": now} for uid, path in sorted(paths.items())])
+def not_read(connection: Connection, uids: Collection[str]) -> set[str]:
+    """Those of these images of which a reading ended without numbers: their files may be damaged."""
+    return set(connection.execute(_NOT_READ, {"uids": list(uids)}).scalars())
+
+
+def give_up(connection: Connection, paths: Mapping[str, str], damaged: Collection[str], now: float) -> None:
+    """The pixels of these images are gone, as if they had left by age, unless a row names another file by now. In the order of locks.
+
+    `damaged`: those whose file is there, and will be deleted.
+    """
+    for uid, path in sorted(paths.items()):
+        row_id = connection.execute(_GIVE_UP, {"uid": uid, "named": path, "now": now}).scalar_one_or_none()
+        if row_id is not None and uid in damaged:
+            expiring.expire(connection, path, "superseded", now + _DAMAGED_SECONDS, row_id)
 
 
 def quarantined(connection: Connection, same: Sequence[Instance]) -> list[Quarantined]:

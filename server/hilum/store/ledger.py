@@ -137,10 +137,18 @@ class Ledger:
         with self._reader.begin() as connection:
             return gone_files.paths_of(connection, same)
 
-    def give_up_files(self, paths: Mapping[str, str]) -> None:
-        """Write down that the archive has lost the pixels of these images: by SOP Instance UID, the `path` that was looked for."""
+    def not_read(self, uids: Collection[str]) -> set[str]:
+        """Those of these SOP Instance UIDs of which a reading ended without numbers."""
+        with self._reader.begin() as connection:
+            return gone_files.not_read(connection, uids)
+
+    def give_up_files(self, paths: Mapping[str, str], damaged: Collection[str] = ()) -> None:
+        """Write down that the archive has lost the pixels of these images: by SOP Instance UID, the `path` that was looked for.
+
+        `damaged`: of those whose file is there, and no use to anybody.
+        """
         with self._engine.begin() as connection:
-            gone_files.give_up(connection, paths, self._clock())
+            gone_files.give_up(connection, paths, damaged, self._clock())
 
     def quarantined(self, same: Sequence[Instance]) -> list[Quarantined]:
         """Conflicts of the very bytes of these images whose file lies in quarantine."""
