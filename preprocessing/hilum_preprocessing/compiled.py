@@ -22,7 +22,7 @@ from hilum_preprocessing.reduction import Axis
 from hilum_preprocessing.resize_library import Library, Resized, Samples, Seen
 from hilum_preprocessing.resize_matrices import exact_taps, stretch
 
-__all__ = ["Resized", "Samples", "Seen", "counts", "extremes", "loaded", "resized", "resized_whole", "seen_in"]
+__all__ = ["Resized", "Samples", "Seen", "counts", "extremes", "finish", "loaded", "resized", "resized_whole", "seen_in"]
 
 _STORED: Final = frozenset(np.dtype(name) for name in ("u1", "i1", "u2", "i2"))
 _TOLERANCE: Final = 0.01
@@ -33,6 +33,13 @@ def resized(samples: Samples, rows: Axis, columns: Axis) -> Resized | None:
     """In floats."""
     library, _ = loaded()
     return library.resize(samples, rows, columns) if library is not None and samples.are_readable else None
+
+
+def finish(made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> None:
+    """Slope and offset, and the smallest and the largest level, to what `resized` made, in its place."""
+    library, _ = loaded()
+    assert library is not None, "it made this"
+    library.finish(made, line, limits)
 
 
 def resized_whole(samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:
@@ -93,7 +100,9 @@ def _error(library: Library, picture: NDArray[np.uint16], rows: Axis, columns: A
     """Largest difference from the matrix product in float64."""
     found = library.resize(Samples(picture, low=100.0, high=4000.0), rows, columns)
     assert found is not None, "the picture is small"
-    exact = _dense(exact_taps(rows), rows) @ np.clip(picture, 100.0, 4000.0) @ _dense(exact_taps(columns), columns).T
+    library.finish(found, (0.5, -300.0), (600.0, 720.0))
+    down, across = _dense(exact_taps(rows), rows), _dense(exact_taps(columns), columns)
+    exact = (down @ (np.clip(picture, 100.0, 4000.0) * 0.5 - 300.0) @ across.T).clip(600.0, 720.0)
     return np.inf if found.ends != (0, 4092) else float(np.abs(found.image - exact).max())
 
 

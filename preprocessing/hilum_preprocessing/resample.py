@@ -8,6 +8,7 @@ or clamps it comes from, and leaves it narrow. The narrow picture is kept lying 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from hilum_preprocessing.bands import Arithmetic, Bands, bands
-from hilum_preprocessing.compiled import Samples, resized, resized_whole
+from hilum_preprocessing.compiled import Samples, finish, resized, resized_whole
 from hilum_preprocessing.kernels import HALF, PILLOW_ONE
 from hilum_preprocessing.opencv_linear import linear_uint8
 from hilum_preprocessing.operations import Resize
@@ -97,27 +98,23 @@ def resize(pixels: Pixels, op: Resize, arithmetic: Arithmetic = "float") -> Tens
 
 def _resize_float(pixels: Pixels, op: Resize, arithmetic: Arithmetic) -> Tensor:
     rows, columns = _axes(pixels, op)
-    found = _compiled(pixels, rows, columns, arithmetic) or _products(pixels, rows, columns, arithmetic)
-    image, (slope, offset) = found.image, pixels.line
+    if pixels.samples is not None and arithmetic == "float" and (made := resized(pixels.samples, rows, columns)) is not None:
+        limits = pixels.extremes(made.ends) if op.clip_to_input else (-math.inf, math.inf)
+        finish(made, pixels.line, limits)
+        return torch.from_numpy(made.image)
+    image, down, across = _products(pixels, rows, columns, arithmetic)
+    slope, offset = pixels.line
     if pixels.line != (1.0, 0.0):
-        image = torch.addr(image, found.down, found.across, beta=slope, alpha=offset)
-    return image.clamp(*pixels.extremes(found.ends)) if op.clip_to_input else image.contiguous()
+        image = torch.addr(image, down, across, beta=slope, alpha=offset)
+    return image.clamp(*pixels.extremes(None)) if op.clip_to_input else image.contiguous()
 
 
 class _Sums(NamedTuple):
-    """(height, width) float32; the sums of the rows of both matrices; smallest and largest stored value, where they were seen."""
+    """(height, width) float32; the sums of the rows of both matrices."""
 
     image: Tensor
     down: Tensor
     across: Tensor
-    ends: Ends | None = None
-
-
-def _compiled(pixels: Pixels, rows: Axis, columns: Axis, arithmetic: Arithmetic) -> _Sums | None:
-    if pixels.samples is None or arithmetic != "float" or (found := resized(pixels.samples, rows, columns)) is None:
-        return None
-    image, down, across = (torch.from_numpy(part) for part in (found.image, found.down, found.across))
-    return _Sums(image, down, across, found.ends)
 
 
 def _products(pixels: Pixels, rows: Axis, columns: Axis, arithmetic: Arithmetic) -> _Sums:

@@ -245,6 +245,29 @@ INLINE void resize_whole(const Source *source, const WholeDown *down, const Whol
         for (; j < source->columns; j++) tables[in[j]]++; \
     } while (0)
 
+/* What is done to the result of a resize: slope * x + offset times the sums of both matrices, then not below low and not above high. */
+typedef struct {
+    int32_t rows, columns;
+    float slope, offset, low, high;
+    const float *down, *across; /* (rows), (columns): the sums */
+} Finish;
+
+/* `is_fused`: as torch does it on a processor that can, so that both say the same to the bit. */
+INLINE void finish(const Finish *how, float *restrict image, int is_fused)
+{
+    const float *restrict across = how->across;
+    const float slope = how->slope, low = how->low, high = how->high;
+    for (int row = 0; row < how->rows; row++, image += how->columns) {
+        const float offset = how->offset * how->down[row];
+        for (int j = 0; j < how->columns; j++) {
+            const float level = slope * image[j];
+            float x = is_fused ? __builtin_fmaf(offset, across[j], level) : offset * across[j] + level;
+            x = x < low ? low : x;
+            image[j] = x > high ? high : x;
+        }
+    }
+}
+
 INLINE void extremes(const Source *source, int32_t ends[2])
 {
     for (int row = 0; row < source->rows; row++) {
@@ -331,6 +354,7 @@ AVX2 static void resize_whole_avx2(const Source *source, const WholeDown *down, 
     resize_whole(source, down, across, line, narrow, out, narrow_row_avx2);
 }
 AVX2 static void extremes_avx2(const Source *source, int32_t ends[2]) { extremes(source, ends); }
+AVX2 static void finish_avx2(const Finish *how, float *image) { finish(how, image, 1); }
 #define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 #else
 #define extremes_avx2 extremes
@@ -344,6 +368,15 @@ void hilum_resize(const Source *source, const Down *down, const Across *across, 
     if (HAS_AVX2) { resize_avx2(source, down, across, memory, width, out, ends); return; }
 #endif
     resize(source, down, across, memory, width, out, ends, products);
+}
+
+/* `image` (rows, columns), in its place. */
+void hilum_finish(const Finish *how, float *image)
+{
+#ifdef X86
+    if (HAS_AVX2) { finish_avx2(how, image); return; }
+#endif
+    finish(how, image, 0);
 }
 
 /* `ends` as above. */

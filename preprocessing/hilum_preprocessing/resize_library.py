@@ -17,7 +17,7 @@ from hilum_preprocessing.resize_matrices import Floats
 
 PATH: Final = Path(__file__).with_name("resize.so")
 _INTERFACE: Final = 3
-_FUNCTIONS: Final = ("hilum_resize", "hilum_resize_whole", "hilum_extremes", "hilum_counts", "hilum_look")
+_FUNCTIONS: Final = ("hilum_resize", "hilum_resize_whole", "hilum_finish", "hilum_extremes", "hilum_counts", "hilum_look")
 _WIDEST: Final = 1 << 30
 _TYPES: Final = {np.dtype(name): number for number, name in enumerate(("u1", "i1", "u2", "i2", "f4"))}
 # Of a picture that shrinks some 50 KB are used; one that grows to many more rows than it has needs all of them at once.
@@ -84,6 +84,19 @@ class _Source(ctypes.Structure):
     )
 
 
+class _Finish(ctypes.Structure):
+    _fields_ = (
+        ("rows", ctypes.c_int32),
+        ("columns", ctypes.c_int32),
+        ("slope", ctypes.c_float),
+        ("offset", ctypes.c_float),
+        ("low", ctypes.c_float),
+        ("high", ctypes.c_float),
+        ("down", ctypes.c_void_p),
+        ("across", ctypes.c_void_p),
+    )
+
+
 class _Look(ctypes.Structure):
     _fields_ = (
         ("samples", ctypes.c_void_p),
@@ -142,6 +155,12 @@ class Library:
         width = ctypes.c_int64(across.room)
         self._c.hilum_resize(_source(samples), ctypes.byref(down.said), ctypes.byref(across.said), _at(sums), width, _at(image), ends)
         return Resized(image, down.sums, across.sums, (ends[0], ends[1]) if samples.are_stored else None)
+
+    def finish(self, made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> None:
+        """What was left undone before a resize, done to its result: slope and offset; then it is held within the limits."""
+        rows, columns = made.image.shape
+        said = _Finish(rows, columns, *line, *limits, made.down.ctypes.data, made.across.ctypes.data)
+        self._c.hilum_finish(ctypes.byref(said), _at(made.image))
 
     def resize_whole(self, samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:
         """(height, width) whole grey levels by Pillow's 8-bit arithmetic, columns first. None as above, or where sums overflow."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import shutil
 import subprocess
@@ -91,6 +92,21 @@ def test_clamps_and_tables_come_before_the_sums(dtype):
     lookup = np.sqrt(np.arange(1 << 8 * array.itemsize, dtype=np.float32))
     levels = lookup[array.view(f"u{array.itemsize}")].astype(float)
     assert np.abs(resized(Samples(array, lookup=lookup), *axes).image - down @ levels @ across.T).max() < 1e-3
+
+
+@has_library
+@pytest.mark.parametrize("side", [224, 320, 50, 37])
+@pytest.mark.parametrize("limits", [(-1010.25, 1000.5), (-math.inf, math.inf)])
+def test_what_is_left_for_after_a_resize_is_what_torch_does(side, limits):
+    """To the bit where both have fused multiplications, but for the end of a row, which torch does without vectors."""
+    made = resized(Samples(drawn("u2", (300, 400)) >> 4), Axis("skimage", 300, side), Axis("torch_bicubic", 400, side))
+    image, down, across = (torch.from_numpy(part.copy()) for part in (made.image, made.down, made.across))
+    wanted = torch.addr(image, down, across, beta=0.5001221001221001, alpha=-1024.0).clamp(*limits).numpy()
+    compiled.finish(made, (0.5001221001221001, -1024.0), limits)
+    assert np.allclose(made.image, wanted, rtol=0, atol=2e-4), "two steps of float32 at 1024"
+    is_fused = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
+    whole = side // 32 * 32 if is_fused else 0
+    assert np.array_equal(made.image[:, :whole], wanted[:, :whole])
 
 
 @has_library
