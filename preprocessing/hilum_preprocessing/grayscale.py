@@ -6,25 +6,30 @@ collapse to one table of at most 65536 entries, computed in float64 and applied 
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hilum_preprocessing.bounded import BoundedCache
 from hilum_preprocessing.decode import StoredValues
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.extent import counts, extent
 from hilum_preprocessing.intensity import apply_intensity
+from hilum_preprocessing.lines import slope_of
 from hilum_preprocessing.luts import LookupTable, Rescale
 from hilum_preprocessing.operations import EqualizeHist, Percentile, ToUint8
 from hilum_preprocessing.polarity import invert_after_uint8, is_inverted, with_polarity
+from hilum_preprocessing.reduction import takes_statistics
 from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.tables import Levels, LevelTable, Values
 from hilum_preprocessing.voi import apply_voi, look_up, windowed
 
 __all__ = ["LevelTable", "finished", "level_table", "windowed"]
 
+_CACHE_BYTES: Final = 8 << 20  # sixteen tables of 16 bits; a device sends the same kind of object all day
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
@@ -34,26 +39,59 @@ def level_table(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | N
     `ends`: smallest and largest stored value, padding included, where the caller knows them. Raises NotAnalysable: a constant
     picture; MONOCHROME1, a missing VOI or values that the specification refuses.
     """
-    levels = _source_levels(stored, spec, ends)
-    if spec.order == "intensity_first":
-        levels = _intensity(levels, stored, spec)
-    _require_contrast(levels)
+    key = _key_of(stored, spec)
+    if key is not None:
+        return _known(key, stored, spec, ends)
+    levels = _levels(_nominal(stored, _observed(stored, spec, ends), _counts(stored, spec)), stored, spec)
+    _require_contrast(levels.picture)
     return LevelTable(_first(stored), levels.values, levels.observed)
+
+
+def _key_of(stored: StoredValues, spec: InputSpec) -> Hashable | None:
+    """All that the levels depend on, where it is little: no statistics, no table and no window of the object."""
+    modality = stored.modality if spec.source.modality_lut == "apply" else None
+    if isinstance(modality, LookupTable) or spec.source.voi not in ("none", "fixed") or takes_statistics(spec):
+        return None
+    return spec, stored.bits_stored, stored.is_signed, stored.is_monochrome1, stored.presentation_lut_shape, modality
+
+
+def _known(key: Hashable, stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None) -> LevelTable:
+    """The table of this key with what this picture uses of it."""
+    observed = _observed(stored, spec, ends)
+    table = replace(_TABLES.get(key, lambda: _table_by_header(stored, spec)), observed=observed)
+    used = table.values[observed]
+    # Levels with a slope never turn back, so that equal ones at both ends are equal between them.
+    _require_contrast(used if table.slope is None else used[[0, -1]])
+    return table
+
+
+def _table_by_header(stored: StoredValues, spec: InputSpec) -> LevelTable:
+    levels = _levels(_nominal(stored, slice(None)), stored, spec)
+    levels.values.setflags(write=False)
+    return LevelTable(_first(stored), levels.values, levels.observed, slope_of(levels.values, _first(stored)))
+
+
+_TABLES: BoundedCache[Hashable, LevelTable] = BoundedCache(_CACHE_BYTES, lambda table: table.values.nbytes)
+"""Of all threads."""
 
 
 def finished(resized: NDArray[Any], stored: StoredValues, spec: InputSpec) -> Values:
     """With order resize_first: the intensity operations on the picture (H, W) that the geometry made; its statistics are its own."""
-    nominal = _source_levels(stored, spec)
+    nominal = _source_levels(_nominal(stored, _observed(stored, spec, None)), stored, spec)
     values = resized.astype(np.float64).ravel()
     levels = replace(nominal, values=values, observed=slice(None), counts=np.ones(values.size, np.int64))
     levels = _intensity(levels, stored, spec)
-    _require_contrast(levels)
+    _require_contrast(levels.picture)
     return levels.values.reshape(resized.shape)
 
 
-def _source_levels(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None = None) -> Levels:
+def _levels(nominal: Levels, stored: StoredValues, spec: InputSpec) -> Levels:
+    levels = _source_levels(nominal, stored, spec)
+    return _intensity(levels, stored, spec) if spec.order == "intensity_first" else levels
+
+
+def _source_levels(levels: Levels, stored: StoredValues, spec: InputSpec) -> Levels:
     source = spec.source
-    levels = _nominal(stored, spec, ends)
     if source.modality_lut == "apply":
         levels = _modality(levels, stored)
     levels = apply_voi(levels, stored.voi, source, stored.bits_stored)
@@ -75,14 +113,18 @@ def _first(stored: StoredValues) -> int:
     return -(1 << (stored.bits_stored - 1)) if stored.is_signed else 0
 
 
-def _nominal(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None) -> Levels:
+def _nominal(stored: StoredValues, observed: slice, counted: NDArray[np.int64] | None = None) -> Levels:
+    """The stored values themselves, of which the picture uses these, so often."""
     first, count = _first(stored), 1 << stored.bits_stored
+    return Levels(np.arange(first, first + count, dtype=np.float64), float(first), float(first + count - 1), observed, counted)
+
+
+def _observed(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None) -> slice:
+    """Entries of the table between the picture's smallest and largest stored value. Raises NotAnalysable (constant_image)."""
     smallest, largest = _extent(stored, spec, ends)
     if smallest == largest:
         raise NotAnalysable(Reason.CONSTANT_IMAGE, "all pixels have one stored value")
-    values = np.arange(first, first + count, dtype=np.float64)
-    observed = slice(smallest - first, largest - first + 1)
-    return Levels(values, float(first), float(first + count - 1), observed, _counts(stored, spec))
+    return slice(smallest - _first(stored), largest - _first(stored) + 1)
 
 
 def _extent(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None) -> tuple[int, int]:
@@ -131,7 +173,6 @@ def _require_representable(slope: float, intercept: float, levels: Levels) -> No
         raise NotAnalysable(Reason.CORRUPT_HEADER, "Rescale Slope and Intercept give values that float32 cannot hold")
 
 
-def _require_contrast(levels: Levels) -> None:
-    picture = levels.picture
-    if picture.min() == picture.max():
+def _require_contrast(used: Values) -> None:
+    if used.min() == used.max():
         raise NotAnalysable(Reason.CONSTANT_IMAGE, "all pixels have one level after the intensity operations")

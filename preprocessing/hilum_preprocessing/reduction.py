@@ -79,13 +79,14 @@ def choose_reduction(spec: InputSpec, size: tuple[int, int], levels: int) -> int
     or takes its levels from the picture's own statistics (the low-pass band has others), where pixels are made square first, where
     whole grey levels are resized to the bit, and where the resizer does not antialias.
     """
-    if spec.source.allow_reduced_decode != "auto" or spec.source.pixel_aspect == "resample" or _takes_statistics(spec):
+    if spec.source.allow_reduced_decode != "auto" or spec.source.pixel_aspect == "resample" or takes_statistics(spec):
         return 0
     ratio = _shrinking(spec.geometry, size)
     return max((r for r in range(levels + 1) if ratio >= 2 << r), default=0)
 
 
-def _takes_statistics(spec: InputSpec) -> bool:
+def takes_statistics(spec: InputSpec) -> bool:
+    """Whether levels depend on more of a picture than the stored value that they stand for, and the header."""
     source = spec.source
     return (
         any(isinstance(op, _STATISTICAL) or (isinstance(op, Maxval) and _looks_at_picture(op)) for op in spec.intensity)

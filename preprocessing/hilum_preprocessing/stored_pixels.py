@@ -1,12 +1,7 @@
-"""Stored values to levels, block by block: a line where the table is one, the table itself elsewhere.
-
-A line with its clamps costs a conversion and at most two passes; looking up costs three times that. Which of the two it is, is read
-from the table, so it cannot differ from it.
-"""
+"""Stored values to levels, block by block: a line where the table is one, the table itself elsewhere."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,50 +13,14 @@ from torch import Tensor
 from hilum_preprocessing.bands import Arithmetic
 from hilum_preprocessing.compiled import Samples, extremes
 from hilum_preprocessing.extent import counts
+from hilum_preprocessing.lines import Line, line_of
 from hilum_preprocessing.resample import Pixels
 from hilum_preprocessing.scratch import scratch
 from hilum_preprocessing.tables import LevelTable
 
-_TOLERANCE = 1e-12
-"""Of the largest level: what rounding in float64 leaves."""
+__all__ = ["Line", "line_of", "pixels_of_stored", "stored_extremes", "words_of"]
 
 _UNSIGNED = {torch.int8: torch.uint8, torch.uint8: torch.uint8, torch.int16: torch.uint16, torch.uint16: torch.uint16}
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """level = slope * x + offset, x being the stored value, not below `low` and not above `high`; None: no stored value is."""
-
-    slope: float
-    offset: float
-    low: float | None = None
-    high: float | None = None
-
-
-def line_of(levels: NDArray[np.float64], first: int) -> Line | None:
-    """The line on which the levels of the stored values `first`, `first + 1` … lie, flat ends being clamps. None: there is none."""
-    steps = np.flatnonzero(np.diff(levels))
-    if len(steps) == 0:
-        return Line(0.0, float(levels[0]))
-    last = len(levels) - 1
-    is_low, is_high = steps[0] > 0, steps[-1] < last - 1
-    begin, end = int(steps[0]) + is_low, int(steps[-1]) + 1 - is_high
-    if begin >= end:
-        return None
-    slope = float(levels[end] - levels[begin]) / (end - begin)
-    if slope == 0.0:
-        return None
-    offset = float(levels[begin]) - slope * (first + begin)
-    ends = sorted((float(level) - offset) / slope for level in (levels[0], levels[-1]))
-    found = Line(slope, offset, ends[0] if is_low else None, ends[1] if is_high else None)
-    return found if _is_on(found, levels, first) else None
-
-
-def _is_on(line: Line, levels: NDArray[np.float64], first: int) -> bool:
-    stored = np.arange(first, first + len(levels), dtype=np.float64)
-    if line.low is not None or line.high is not None:
-        np.clip(stored, line.low, line.high, out=stored)
-    return bool(np.abs(line.slope * stored + line.offset - levels).max() <= _TOLERANCE * np.abs(levels).max())
 
 
 def words_of(array: NDArray[Any], device: torch.device) -> Tensor:
@@ -95,8 +54,7 @@ def pixels_of_stored(
     `ends`: no stored value of `array` lies outside. `fill` gives levels; in float32 it may give what `line` makes into levels: a
     resize leaves far fewer pixels to do it to.
     """
-    used = table.values[ends[0] - table.first : ends[1] - table.first + 1]
-    line = line_of(used, ends[0])
+    line = table.line(ends)
     limits = partial(_level_extremes, array, table)
     make = partial(Pixels, (words.shape[0], words.shape[1]), words.device, extremes=limits, is_uint8=is_uint8)
     is_here = words.device.type == "cpu"
@@ -126,8 +84,10 @@ def stored_extremes(array: NDArray[Any]) -> tuple[int, int]:
 
 def _level_extremes(array: NDArray[Any], table: LevelTable, ends: tuple[int, int] | None) -> tuple[float, float]:
     """Smallest and largest level of the stored values; where the table rises and falls, of those that are there."""
-    smallest, largest = ends or stored_extremes(array)
-    used = table.values[smallest - table.first : largest - table.first + 1]
+    used = table.values[table.entries(ends or stored_extremes(array))]
+    if table.slope is not None:
+        low, high = sorted((float(used[0]), float(used[-1])))
+        return low, high
     steps = np.diff(used)
     if not ((steps >= 0).all() or (steps <= 0).all()):
         used = table.values[counts(array, table.first, len(table.values)) > 0]

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hilum_preprocessing.lines import Line, Slope, line_of, line_within
+
 Values = NDArray[np.float64]
 
 
@@ -51,11 +53,22 @@ class Levels:
 
 @dataclass(frozen=True, slots=True)
 class LevelTable:
-    """`values[i]` is the level of the stored value `first + i`; `observed` as in `Levels`."""
+    """`values[i]` is the level of the stored value `first + i`; `observed` as in `Levels`. `slope`: where they change, if that is known."""
 
     first: int
     values: Values
     observed: slice
+    slope: Slope | None = None
+
+    def entries(self, ends: tuple[int, int]) -> slice:
+        """Of the stored values between these, both included."""
+        return slice(ends[0] - self.first, ends[1] - self.first + 1)
+
+    def line(self, ends: tuple[int, int]) -> Line | None:
+        """The line on which their levels lie; None: they do not."""
+        part = self.entries(ends)
+        known = self.slope
+        return line_of(self.values[part], ends[0]) if known is None else line_within(self.values, self.first, known, part)
 
     def lookup(self, container: np.dtype[Any], dtype: type[np.float32 | np.uint8]) -> NDArray[Any]:
         """The level of every word of the container (256 or 65536 entries), seen as an unsigned number.
