@@ -12,6 +12,9 @@ from hilum_preprocessing.operations import CentreCrop, GeometryOp, Pad, Resize, 
 if TYPE_CHECKING:
     from hilum_preprocessing.spec import InputSpec
 
+_Step = tuple[GeometryOp, tuple[int, int], tuple[int, int]]
+"""An operation, and the size before and after it."""
+
 _SQUARE_WITHIN = 0.005  # a row of 224; spacings are often written with three digits
 _WIDEST_ASPECT = 4.0
 # A small file can ask for gigabytes: 8 x 65535 pixels with the shorter side resized to 512. 6000 rows padded to a square fit.
@@ -26,31 +29,35 @@ def geometry_of(spec: InputSpec, size: tuple[int, int], pixel_aspect: float | No
     Raises NotAnalysable: pixels that are not square where the specification refuses them, an image that is smaller than its crop, or one
     that would be too large on the way (`MOST_PIXELS_BETWEEN`, `LONGEST_SIDE_BETWEEN`). Nothing is allocated.
     """
-    operations = tuple(sized((*_squaring(spec, size, pixel_aspect), *spec.geometry), size))
-    _check_between(operations, size)
-    if _size_after(operations, size) != spec.wire_shape[1:]:
+    steps = tuple(_steps((*_squaring(spec, size, pixel_aspect), *spec.geometry), size))
+    _check_between(steps, size)
+    if (steps[-1][2] if steps else size) != spec.wire_shape[1:]:
         raise NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, f"{size[0]} x {size[1]} pixels are too few for the crop of the specification")
-    return operations
+    return tuple([op for op, _, _ in steps])
 
 
 def sized(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Iterator[GeometryOp]:
     """The same operations with every resize to a height and a width; those that are so already stay as they are."""
+    return (op for op, _, _ in _steps(operations, size))
+
+
+def _steps(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Iterator[_Step]:
     for op in operations:
         exact = _exact(op, size)
-        yield exact
-        size = _size_after((exact,), size)
+        after = _size_after(exact, size)
+        yield exact, size, after
+        size = after
 
 
-def _check_between(operations: Sequence[GeometryOp], size: tuple[int, int]) -> None:
+def _check_between(steps: Sequence[_Step], size: tuple[int, int]) -> None:
     """Raises NotAnalysable (too_large): a picture on the way is larger than both the source and what radiographs need."""
     most = max(MOST_PIXELS_BETWEEN, size[0] * size[1])
-    for op in operations:
-        before, size = size, _size_after((op,), size)
+    for op, before, after in steps:
         is_drawn_out = isinstance(op, Resize) and any(
-            length > max(LONGEST_SIDE_BETWEEN, was) for length, was in zip(size, before, strict=True)
+            length > max(LONGEST_SIDE_BETWEEN, was) for length, was in zip(after, before, strict=True)
         )
-        if is_drawn_out or size[0] * size[1] > most:
-            raise NotAnalysable(Reason.TOO_LARGE, f"{op.op} would make {size[0]} x {size[1]} of {before[0]} x {before[1]} pixels")
+        if is_drawn_out or after[0] * after[1] > most:
+            raise NotAnalysable(Reason.TOO_LARGE, f"{op.op} would make {after[0]} x {after[1]} of {before[0]} x {before[1]} pixels")
 
 
 def _exact(op: GeometryOp, size: tuple[int, int]) -> GeometryOp:
@@ -63,17 +70,17 @@ def _exact(op: GeometryOp, size: tuple[int, int]) -> GeometryOp:
     return op
 
 
-def _size_after(operations: Sequence[GeometryOp], size: tuple[int, int]) -> tuple[int, int]:
-    rows, columns = size
-    for op in operations:
-        match op:
-            case CentreCrop():
-                kept = crop_slices(op, (rows, columns))
-                rows, columns = (min(part.stop, length) - part.start for part, length in zip(kept, (rows, columns), strict=True))
-            case Pad():
-                rows, columns = (length + sum(gap) for length, gap in zip((rows, columns), pad_margins(op, (rows, columns)), strict=True))
-            case Resize():
-                rows, columns = op.height, op.width
+def _size_after(op: GeometryOp, size: tuple[int, int]) -> tuple[int, int]:
+    match op:
+        case CentreCrop():
+            kept = crop_slices(op, size)
+            rows, columns = (min(part.stop, length) - part.start for part, length in zip(kept, size, strict=True))
+        case Pad():
+            rows, columns = (length + sum(gap) for length, gap in zip(size, pad_margins(op, size), strict=True))
+        case Resize():
+            rows, columns = op.height, op.width
+        case _:
+            return size
     return rows, columns
 
 
