@@ -37,6 +37,10 @@ MALFORMED = (
     OSError,
 )
 
+# In the order in which values are met: a question about Sequence, which is abstract, takes longer than the others together.
+_SINGLE: Final = (str, float, int, bytes)
+_SIZED: Final = (str, list, bytes, Sequence)
+
 interned: Final = lru_cache(maxsize=4096)(BaseTag)
 """One object for each number, most of the time: a data set finds it without a comparison, which pydicom's tags make in Python."""
 
@@ -49,7 +53,7 @@ def element(dataset: Dataset, keyword: str) -> Any:  # noqa: ANN401 - the value'
     except MALFORMED as error:
         # "from None": pydicom's messages repeat the value, which may be a patient's.
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is unreadable ({type(error).__name__})") from None
-    return None if value is None or (isinstance(value, str | bytes | Sequence) and len(value) == 0) else value
+    return None if value is None or (isinstance(value, _SIZED) and len(value) == 0) else value
 
 
 def _value(dataset: Dataset, tag: BaseTag, keyword: str) -> Any:  # noqa: ANN401 - as above
@@ -86,18 +90,24 @@ def integer(dataset: Dataset, keyword: str, default: int | None = None) -> int:
 
 def words(dataset: Dataset, keyword: str) -> tuple[str, ...]:
     """The values of a textual attribute, stripped and in capitals; none when it is absent."""
-    return tuple(str(part).strip().upper() for part in _parts(element(dataset, keyword)))
+    return tuple([_word(part) for part in _parts(element(dataset, keyword))])
 
 
 def word(dataset: Dataset, keyword: str) -> str:
     """The first value of a textual attribute, stripped and in capitals; "" when it is absent."""
-    return next(iter(words(dataset, keyword)), "")
+    for part in _parts(element(dataset, keyword)):
+        return _word(part)
+    return ""
+
+
+def _word(value: Any) -> str:  # noqa: ANN401 - any value that an attribute can have
+    return str(value).strip().upper()
 
 
 def numbers(dataset: Dataset, keyword: str) -> tuple[float, ...]:
     """The values of a decimal attribute, none when it is absent. Raises NotAnalysable when one is no finite number."""
     try:
-        found = tuple(float(part) for part in _parts(element(dataset, keyword)))
+        found = tuple([float(part) for part in _parts(element(dataset, keyword))])
     except (ValueError, TypeError, OverflowError):  # the last for a whole number of 400 digits
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is not a number") from None
     if not all(map(math.isfinite, found)):
@@ -109,7 +119,7 @@ def _parts(value: Any) -> Sequence[Any]:  # noqa: ANN401 - any value that an att
     """A value as its values: Value Multiplicity is 0, 1 or more."""
     if value is None:
         return ()
-    return value if isinstance(value, Sequence) and not isinstance(value, str | bytes) else (value,)
+    return value if not isinstance(value, _SINGLE) and isinstance(value, Sequence) else (value,)
 
 
 def first_item(dataset: Dataset, keyword: str) -> Dataset | None:

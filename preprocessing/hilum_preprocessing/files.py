@@ -112,7 +112,8 @@ def _read_by_pydicom(file: io.BufferedReader, whole: memoryview, maximum_bytes: 
         is_deflated = True
     if is_deflated:
         return _read_deflated(read_file_meta_info(file.name), whole, maximum_bytes)
-    return _with_pixels(dataset, file.tell(), whole)
+    order = ">" if dataset.file_meta.get("TransferSyntaxUID") == ExplicitVRBigEndian else "<"
+    return _with_pixels(dataset, file.tell(), whole, order=order)
 
 
 def _read_deflated(meta: FileMetaDataset, mapped: memoryview, maximum_bytes: int) -> Dataset:
@@ -141,9 +142,11 @@ def _at_pixels(tag: BaseTag, vr: str | None, length: int) -> bool:  # noqa: ARG0
     return tag in PIXELS
 
 
-def _with_pixels(dataset: Dataset, position: int, content: memoryview, *, is_beginning: bool = False) -> Dataset:
-    """The data set with the element at that position, if there is one, as a view of the content, or of the beginning of that."""
-    order = ">" if dataset.file_meta.get("TransferSyntaxUID") == ExplicitVRBigEndian else "<"
+def _with_pixels(dataset: Dataset, position: int, content: memoryview, *, order: str = "<", is_beginning: bool = False) -> Dataset:
+    """The data set with the element at that position, if there is one, as a view of the content, or of the beginning of that.
+
+    `order` of its bytes, as struct has it.
+    """
     head = _IMPLICIT if dataset.original_encoding[0] else _EXPLICIT
     if position + struct.calcsize(order + head) > len(content):
         return dataset

@@ -27,6 +27,7 @@ Elements = dict[BaseTag, RawDataElement | DataElement]
 _NAMES: Final = {vr.value.encode(): vr.value for vr in VR if len(vr.value) == 2}  # pydicom has words like "US or SS" among them
 _LONG: Final = frozenset(vr.value for vr in EXPLICIT_VR_LENGTH_32)  # PS3.5 7.1.2
 _EXPLICIT: Final = Struct("<HH2sH")
+_LITTLE_ENDIAN_RAW: Final = (True, True, False)  # is_little_endian, is_raw, is_buffered
 _LENGTH: Final = Struct("<L")
 _IMPLICIT: Final = Struct("<HHL")  # PS3.5 7.1.3
 _UNDEFINED: Final = 0xFFFFFFFF
@@ -109,7 +110,8 @@ def _implicit(content: mmap.mmap | bytes, position: int) -> tuple[Elements, int]
 
 def _raw(tag: BaseTag, vr: str | None, value: bytes, position: int) -> RawDataElement:
     content = value or cast("bytes | None", empty_value_for_VR(vr, raw=True))
-    return RawDataElement(tag, vr, len(value), content, position, vr is None, is_little_endian=True)
+    # A named tuple is made by a function in Python, which takes longer than to read the element.
+    return tuple.__new__(RawDataElement, (tag, vr, len(value), content, position, vr is None, *_LITTLE_ENDIAN_RAW))
 
 
 def _sequence(file: BinaryIO, tag: BaseTag, start: int, held: Elements) -> tuple[DataElement, int]:
