@@ -69,7 +69,7 @@ def _from_seen(seen: Seen, stored: StoredValues, size: int) -> PixelStatistics:
     rows, columns = stored.array.shape
     return PixelStatistics(
         span=(seen.high - seen.low) / float((1 << stored.bits_stored) - 1),
-        entropy=_entropy(np.array(seen.counts), size),
+        entropy=_entropy(np.frombuffer(seen.counts, np.int32), size),
         saturation=max(seen.dark, seen.bright) / size,
         symmetry=seen.mirrored / seen.variance if seen.variance else 0.0,
         spine_contrast=seen.spine - (seen.lungs[0] + seen.lungs[1]) / 2,
