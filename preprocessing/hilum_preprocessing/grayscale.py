@@ -29,7 +29,8 @@ from hilum_preprocessing.voi import apply_voi, look_up, windowed
 
 __all__ = ["LevelTable", "finished", "level_table", "windowed"]
 
-_CACHE_BYTES: Final = 8 << 20  # sixteen tables of 16 bits; a device sends the same kind of object all day
+_CACHE_BYTES: Final = 16 << 20  # a dozen tables; a device sends the same kind of object all day
+_LOOKUP_BYTES: Final = 2 * 65536 * (4 + 1)  # a table's lookups in floats and in grey levels, by two types of stored values
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
@@ -68,10 +69,10 @@ def _known(key: Hashable, stored: StoredValues, spec: InputSpec, ends: tuple[int
 def _table_by_header(stored: StoredValues, spec: InputSpec) -> LevelTable:
     levels = _levels(_nominal(stored, slice(None)), stored, spec)
     levels.values.setflags(write=False)
-    return LevelTable(_first(stored), levels.values, levels.observed, slope_of(levels.values, _first(stored)))
+    return LevelTable(_first(stored), levels.values, levels.observed, slope_of(levels.values, _first(stored)), {})
 
 
-_TABLES: BoundedCache[Hashable, LevelTable] = BoundedCache(_CACHE_BYTES, lambda table: table.values.nbytes)
+_TABLES: BoundedCache[Hashable, LevelTable] = BoundedCache(_CACHE_BYTES, lambda table: table.values.nbytes + _LOOKUP_BYTES)
 """Of all threads."""
 
 

@@ -54,7 +54,8 @@ def pixels_of_stored(
     `ends`: no stored value of `array` lies outside. `fill` gives levels; in float32 it may give what `line` makes into levels: a
     resize leaves far fewer pixels to do it to.
     """
-    line = table.line(ends)
+    # Whole grey levels of a part may lie on a line where those of the table do not; they are looked up all the same, and are the same.
+    line = None if is_uint8 and table.slope is None and table.lookups is not None else table.line(ends)
     limits = partial(_level_extremes, array, table)
     make = partial(Pixels, (words.shape[0], words.shape[1]), words.device, extremes=limits, is_uint8=is_uint8)
     is_here = words.device.type == "cpu"

@@ -53,12 +53,16 @@ class Levels:
 
 @dataclass(frozen=True, slots=True)
 class LevelTable:
-    """`values[i]` is the level of the stored value `first + i`; `observed` as in `Levels`. `slope`: where they change, if that is known."""
+    """`values[i]` is the level of the stored value `first + i`; `observed` as in `Levels`.
+
+    Of a table that is kept for other pictures: `slope`, where levels change, None where they lie on no line; `lookups` made of it.
+    """
 
     first: int
     values: Values
     observed: slice
     slope: Slope | None = None
+    lookups: dict[tuple[np.dtype[Any], type], NDArray[Any]] | None = None
 
     def entries(self, ends: tuple[int, int]) -> slice:
         """Of the stored values between these, both included."""
@@ -73,8 +77,15 @@ class LevelTable:
     def lookup(self, container: np.dtype[Any], dtype: type[np.float32 | np.uint8]) -> NDArray[Any]:
         """The level of every word of the container (256 or 65536 entries), seen as an unsigned number.
 
-        Signed stored values index by their two's complement, and no index lies outside, whatever the pixels hold.
+        Signed stored values index by their two's complement, and no index lies outside, whatever the pixels hold. Not to be written to.
         """
+        if self.lookups is None:
+            return self._lookup(container, dtype)
+        if (made := self.lookups.get((container, dtype))) is None:
+            made = self.lookups[container, dtype] = self._lookup(container, dtype)
+        return made
+
+    def _lookup(self, container: np.dtype[Any], dtype: type[np.float32 | np.uint8]) -> NDArray[Any]:
         unsigned = f"u{container.itemsize}"
         lookup = np.zeros(1 << (8 * container.itemsize), dtype)
         lookup[np.arange(self.first, self.first + len(self.values)).astype(container).view(unsigned)] = self.values

@@ -79,6 +79,10 @@ def test_a_table_by_header_is_that_of_the_picture(recipe, is_monochrome1, dtype,
         assert np.array_equal(found.values, own.values)
         assert (found.first, found.observed) == (first, own.observed)
         assert found.line((low, high)) == line_of(own.picture, low)
+        for made in (np.uint8, np.float32):
+            unkept = replace(found, lookups=None)
+            assert np.array_equal(found.lookup(array.dtype, made), unkept.lookup(array.dtype, made))
+            assert found.lookup(array.dtype, made) is level_table(stored, spec).lookup(array.dtype, made)
 
 
 def test_what_the_object_brings_is_not_kept():
