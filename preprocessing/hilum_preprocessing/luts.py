@@ -87,7 +87,7 @@ def modality_of(dataset: Dataset) -> Rescale | LookupTable | None:
         return None
     if len(slope) != 1 or len(intercept) != 1 or slope[0] == 0:
         raise NotAnalysable(Reason.CORRUPT_HEADER, "Rescale Slope and Intercept are not one number each, or the slope is 0")
-    return Rescale(slope[0], intercept[0])
+    return Rescale(slope[0], intercept[0] + 0.0)  # -0 becomes 0: equal intercepts must give equal bits, whichever came first
 
 
 def voi_of(dataset: Dataset) -> Voi:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import struct
 import tracemalloc
 from pathlib import Path
@@ -20,6 +21,7 @@ from pydicom.uid import (
 )
 
 from hilum_preprocessing import Flag, NotAnalysable, Reason, decode, read_file
+from hilum_preprocessing.luts import Rescale, modality_of
 from load_tests.phantom import make_instance, save
 from tests.support.radiograph import jpeg, jpeg_radiograph, radiograph, ramp, scene, under
 
@@ -310,3 +312,9 @@ def test_a_file_cut_anywhere_ends_with_a_reason(tmp_path, transfer_syntax_uid):
         seen.add(refused.value.reason)
     assert Reason.CORRUPT_HEADER in seen
     assert seen <= {Reason.CORRUPT_HEADER, Reason.NO_PIXEL_DATA, Reason.TRUNCATED_PIXEL_DATA, Reason.UNDECODABLE}
+
+
+def test_an_intercept_of_minus_zero_is_zero():
+    rescale = modality_of(radiograph(ramp(8, 8), 12, RescaleSlope="-1", RescaleIntercept="-0"))
+    assert isinstance(rescale, Rescale)
+    assert math.copysign(1.0, rescale.intercept) == 1.0, "tables are kept by equal rescales, and must be the same to the bit"
