@@ -7,11 +7,11 @@ import os
 import signal
 import time
 
-from hilum.analyse.worker import Answer, NotReady, Prepare, Request
+from hilum.analyse.worker import Answer, Decoded, NotReady, Prepare, Request
 
 
 def load_breaking() -> Prepare:
-    """Ends by SIGSEGV, hangs, sleeps a little, has a bug or cannot read, as the file is called; else answers with its process id."""
+    """Ends by SIGSEGV, hangs, sleeps a little, has a bug, cannot read or only decodes, as the file is called; else says its process id."""
     return _answer
 
 
@@ -20,7 +20,7 @@ def load_nothing() -> Prepare:
     os._exit(7)
 
 
-def _answer(request: Request) -> Answer:
+def _answer(request: Request) -> Answer | Decoded:
     match request.path.stem:
         case "segv":
             os.kill(os.getpid(), signal.SIGSEGV)
@@ -30,6 +30,8 @@ def _answer(request: Request) -> Answer:
             time.sleep(0.5)
         case "bug":
             raise LookupError("no codec for Doe^Jane")
+        case "decoded":
+            return Decoded((), {})
         case "closed":
             raise PermissionError(errno.EACCES, "Permission denied")
         case "bad_block":

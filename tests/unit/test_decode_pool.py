@@ -108,6 +108,26 @@ def test_a_bug_says_where_and_never_quotes_the_header() -> None:
     assert "Doe" not in text.replace('raise LookupError("no codec for Doe^Jane")', ""), "the line of code is ours, the message is not"
 
 
+def test_an_error_on_this_side_goes_to_whoever_asked_and_the_next_image_is_served() -> None:
+    async def scenario(pool: DecodePool) -> None:
+        before = await pid_of(pool)
+        with pytest.raises(AssertionError, match="only with a device"):
+            await pool.ask(request("decoded"))
+        assert await pid_of(pool) == before
+
+    with_pool(scenario)
+
+
+def test_terms_that_change_reach_the_process() -> None:
+    """They are written once for all images that have them in common."""
+
+    async def scenario(pool: DecodePool) -> list[list[str]]:
+        requests = [Request(Path("good.dcm"), dict.fromkeys(names, {}), 1, "cpu") for names in ("a", "a", "ab", "b", "a")]
+        return [list(answer) for answer in await asyncio.gather(*map(pool.ask, requests))]
+
+    assert with_pool(scenario) == [["a"], ["a"], ["a", "b"], ["b"], ["a"]]
+
+
 def test_a_process_that_died_idle_is_no_fault_of_the_next_image() -> None:
     async def scenario(pool: DecodePool) -> None:
         first = await pid_of(pool)

@@ -80,6 +80,26 @@ def test_half_an_answer_ends_in_time_and_the_loop_goes_on() -> None:
     assert with_pipe(scenario) > 1
 
 
+def test_each_question_has_all_of_its_time() -> None:
+    async def scenario(pipe: Pipe, theirs: Connection) -> tuple[float, float]:
+        asked, loop = asyncio.create_task(pipe.ask("?", 0.3)), asyncio.get_running_loop()
+        await heard(theirs)
+        await asyncio.sleep(0.2)
+        theirs.send("in time")
+        assert await asked == "in time"
+        waits = []
+        for seconds in (0.3, 0.05):
+            began = loop.time()
+            with pytest.raises(TimeoutError):
+                await pipe.ask("again", seconds)
+            waits.append(loop.time() - began)
+        return waits[0], waits[1]
+
+    first, second = with_pipe(scenario)
+    assert first >= 0.3 - 0.01
+    assert 0.05 - 0.01 <= second < 0.25
+
+
 def test_a_process_that_ended_before_or_while_it_was_asked() -> None:
     async def scenario(pipe: Pipe, theirs: Connection) -> None:
         asked = asyncio.create_task(pipe.ask("?", 20.0))

@@ -41,10 +41,10 @@ def test_what_does_not_fit_is_not_written() -> None:
 def test_slots_do_not_touch_each_other() -> None:
     memory = SlotMemory(AREA)
     leases = [Lease(index, 1) for index in range(AREA.count)]
-    placed = [memory.write(lease, [np.full(AREA.size_bytes, lease.index, np.uint8)]) for lease in leases]
+    placed = [memory.write(lease, [np.full(AREA.size_bytes, lease.number, np.uint8)]) for lease in leases]
     for lease, places in zip(leases, placed, strict=True):
         assert places is not None
-        assert (memory.read(lease, places[0]) == lease.index).all()
+        assert (memory.read(lease, places[0]) == lease.number).all()
 
 
 def test_what_a_process_that_was_given_up_wrote_is_not_read() -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from hilum import telemetry, tracing
 from hilum.analyse.batcher import Batcher, Gateway, Inferred
 from hilum.analyse.decode_pool import DecodePool
+from hilum.analyse.futures import settle
 from hilum.analyse.unread import not_read
 from hilum.analyse.worker import Answer, NotReady, Ready, Request
 from hilum.domain import Advance, Instance, Job, ReadingJob, ReadingState, Reason, Release
@@ -48,7 +49,8 @@ class Analyser:
         guard: Guard | None = None,
         explain: Explain = _not_configured,
     ) -> None:
-        self._guard, self._explain = guard or Guard(), explain
+        self._explain, guard = explain, guard or Guard()
+        self._limits, self._refuses = guard.limits, guard.refuses
         self._settings, self._gateway, self._pool, self._find = settings, gateway, pool, find
         self._releases: dict[str, Release] = {}
         self._batchers: dict[str, Batcher] = {}
@@ -56,7 +58,7 @@ class Analyser:
         self._group: asyncio.TaskGroup | None = None
         for release in releases.values():
             self.add(release)
-        self._due: dict[int, tuple[Specs, asyncio.Task[Answer]]] = {}
+        self._due: dict[int, tuple[Specs, asyncio.Future[Answer]]] = {}
 
     @property
     def releases(self) -> frozenset[str]:
@@ -106,28 +108,53 @@ class Analyser:
     async def _prepare(self, instance: Instance, release: Release) -> Ready:
         """This release's tensor. Jobs of one image that start in the same turn of the loop share one decoding, which starts in the next."""
         if instance.id not in self._due:
-            self._due[instance.id] = {}, asyncio.create_task(self._ask(instance))
+            loop = asyncio.get_running_loop()
+            self._due[instance.id] = {}, loop.create_future()
+            loop.call_soon(self._ask, instance)
         specs, asking = self._due[instance.id]
+        is_first = not specs
         specs[release.id] = release.input_spec
-        answer = (await asking)[release.id]
+        answers = await asking
+        if is_first:
+            _observe_decoding(answers)
+        answer = answers[release.id]
         if isinstance(answer, NotReady):
             raise NotAnalysed(Reason(answer.reason), answer.detail)
         telemetry.PREPARE_SECONDS.labels(release.id).observe(answer.prepare_seconds)
         return answer
 
-    async def _ask(self, instance: Instance) -> Answer:
-        specs, _ = self._due.pop(instance.id)
+    def _ask(self, instance: Instance) -> None:
+        specs, asking = self._due.pop(instance.id)
         try:
-            path = self._find(instance)
+            request = self._request(self._find(instance), specs)
         except FileNotFoundError:
-            return dict.fromkeys(specs, NotReady(Reason.INSTANCE_MISSING, _why_missing(instance)))
+            missing = NotReady(Reason.INSTANCE_MISSING, _why_missing(instance))
+            settle(asking, Answer(dict.fromkeys(specs, missing)))
         except OSError as error:
-            raise not_read(error.errno or 0) from error
-        answer = await self._pool.ask(_request(path, specs, self._settings, self._guard))
-        first = next((item for item in answer.values() if isinstance(item, Ready)), None)
-        if first is not None:
-            telemetry.DECODE_SECONDS.observe(first.decode_seconds)
-        return answer
+            settle(asking, not_read(error.errno or 0))
+        except Exception as error:  # noqa: BLE001 - nobody waits for a callback: it belongs to the readings of this image
+            settle(asking, error)
+        else:
+            self._pool.begin(request, asking)
+
+    def _request(self, path: Path, specs: Specs) -> Request:
+        return Request(
+            path=path,
+            input_specs=specs,
+            maximum_pixels=self._settings.maximum_pixels,
+            device=self._settings.device,
+            pixel_limits=self._limits,
+            refused_flags=self._refuses,
+            is_decoded_only=self._settings.placement == "device",
+            is_read_once=self._settings.reads_once,
+        )
+
+
+def _observe_decoding(answer: Answer) -> None:
+    """Once for all releases of an image."""
+    first = next((item for item in answer.values() if isinstance(item, Ready)), None)
+    if first is not None:
+        telemetry.DECODE_SECONDS.observe(first.decode_seconds)
 
 
 def _write_spans(above: tracing.Place, ready: Ready, ended: float) -> None:
@@ -135,19 +162,6 @@ def _write_spans(above: tracing.Place, ready: Ready, ended: float) -> None:
     prepared, decoded = ended - ready.prepare_seconds, ended - ready.prepare_seconds - ready.decode_seconds
     for name, began, end in (("decode", decoded, prepared), ("prepare", prepared, ended)):
         tracing.write(tracing.Ended(tracing.new_place(above.trace), above.span, name, began, end))
-
-
-def _request(path: Path, specs: Specs, settings: Analyse, guard: Guard) -> Request:
-    return Request(
-        path=path,
-        input_specs=specs,
-        maximum_pixels=settings.maximum_pixels,
-        device=settings.device,
-        pixel_limits=guard.limits,
-        refused_flags=guard.refuses,
-        is_decoded_only=settings.placement == "device",
-        is_read_once=settings.reads_once,
-    )
 
 
 def _why_missing(instance: Instance) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hilum import telemetry, tracing
+from hilum.analyse.futures import settle
 from hilum.domain import Lane, Release
 from hilum.errors import Retry
 
@@ -84,7 +85,7 @@ class Batcher:
     def close(self) -> None:
         """Take no more: what waits is to be tried again. What is on its way is finished."""
         while not self._queue.empty():
-            _settle(self._queue.get_nowait().answer, Retry(f"{self._release.id} is being unloaded", after_seconds=1.0, is_outage=True))
+            settle(self._queue.get_nowait().answer, Retry(f"{self._release.id} is being unloaded", after_seconds=1.0, is_outage=True))
 
     async def run(self) -> None:
         """Form and send batches for ever."""
@@ -106,7 +107,7 @@ class Batcher:
             shares = [_share(inference, index, seconds, len(batch)) for index in range(len(batch))]
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to the images of this batch; the loop decides
             for item in batch:
-                _settle(item.answer, error)
+                settle(item.answer, error)
             return
         finally:
             self._slots.release()
@@ -115,7 +116,7 @@ class Batcher:
         telemetry.INFER_SECONDS.labels(self._release.id).observe(seconds)
         telemetry.BATCH_SIZE.labels(self._release.id).observe(len(batch))
         for item, share in zip(batch, shares, strict=True):
-            _settle(item.answer, share)
+            settle(item.answer, share)
 
 
 class _Spans:
@@ -139,12 +140,3 @@ def _share(inference: Inference, index: int, seconds: float, batch_size: int) ->
     cam = None if inference.cam is None else inference.cam[index]
     members = None if inference.member_logits is None else inference.member_logits[index]
     return Inferred(inference.logits[index], cam, seconds, batch_size, members)
-
-
-def _settle(answer: asyncio.Future[Inferred], outcome: Inferred | Exception) -> None:
-    if answer.done():  # its caller was cancelled meanwhile
-        return
-    if isinstance(outcome, Exception):
-        answer.set_exception(outcome)
-    else:
-        answer.set_result(outcome)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from hilum import telemetry
 from hilum.analyse.decode_process import DecodeProcess
+from hilum.analyse.futures import settle
 from hilum.analyse.slots import Area, Array, Lease, SlotMemory
-from hilum.analyse.worker import Answer, Checked, Decoded, Prepare, Request, Slotted, SpecCheck, load, with_arrays
+from hilum.analyse.worker import Answer, Checked, Decoded, Prepare, Questions, Request, Slotted, SpecCheck, load, with_arrays
 from hilum.errors import WorkerDied
-
-T = TypeVar("T")
 
 log = telemetry.logger("analyse")
 
@@ -36,15 +35,17 @@ class DecodePool:
         slot_bytes: int = 1 << 24,
         prepare: Callable[[Request, Decoded], Answer] | None = None,
     ) -> None:
-        self._load_codecs, self._seconds, self._prepare = load_codecs, seconds_per_image, prepare
+        self._seconds, self._prepare = seconds_per_image, prepare
         self._count = processes or max(1, (os.cpu_count() or 2) - 1)
         # One more than work at once where a device prepares: the next image is decoded while it works.
         self._slots = SlotMemory(Area(self._count + (prepare is not None), slot_bytes))
         self._free: asyncio.Queue[Lease] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(self._count, thread_name_prefix="decode")
         self._device = ThreadPoolExecutor(1, thread_name_prefix="device")
-        self._idle: asyncio.Queue[DecodeProcess] = asyncio.Queue()
-        self._running: set[asyncio.Task[Any]] = set()
+        self._asked: asyncio.Queue[tuple[Request | SpecCheck, asyncio.Future[Any]]] = asyncio.Queue()
+        self._questions = Questions()
+        self._workers = [DecodeProcess(self._slots, self._threads, load_codecs) for _ in range(self._count)]
+        self._serving: list[asyncio.Task[None]] = []
 
     @property
     def slot_pages(self) -> Array:
@@ -53,51 +54,48 @@ class DecodePool:
 
     async def start(self) -> None:
         """Start all processes. Raises Retry if one cannot start."""
-        workers = [DecodeProcess(self._slots, self._threads, self._load_codecs) for _ in range(self._count)]
-        await asyncio.gather(*(worker.start() for worker in workers))
-        for worker in workers:
-            self._idle.put_nowait(worker)
+        await asyncio.gather(*(worker.start() for worker in self._workers))
         for index in range(self._slots.area.count):
             self._free.put_nowait(Lease(index, 1))
+        self._serving = [asyncio.create_task(self._serve(worker)) for worker in self._workers]
 
     async def ask(self, request: Request) -> Answer:
         """A tensor, or a reason, for each release of the request. Raises WorkerDied; a new process takes the dead one's place."""
-        return await self._to_the_end(self._asked(request))
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.begin(request, answer)
+        return await answer
 
-    async def _to_the_end(self, work: Coroutine[Any, Any, T]) -> T:
-        """Also if nobody waits any more: a process that is given back before it has answered would answer the next image with this one."""
-        task = asyncio.create_task(work)
-        self._running.add(task)
-        task.add_done_callback(self._ended)
-        return await asyncio.shield(task)
-
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever waited has it; if nobody did, nobody misses it
-
-    async def _asked(self, request: Request) -> Answer:
-        lease = await self._free.get()
-        try:
-            answer = await self._answered(replace(request, slot=lease))
-            assert not isinstance(answer, Checked)
-            taken = self._taken(answer, lease) if isinstance(answer, Slotted) else answer
-            return await self._prepared(request, taken) if isinstance(taken, Decoded) else taken
-        finally:
-            self._free.put_nowait(Lease(lease.index, lease.generation + 1))
+    def begin(self, request: Request, answer: asyncio.Future[Answer]) -> None:
+        """`ask` without a task: the answer, or what it raises, goes there. In the loop's thread."""
+        self._asked.put_nowait((request, answer))
 
     async def check(self, check: SpecCheck, on_device: Callable[[SpecCheck], Checked] | None = None) -> Checked:
         """Where tensors are prepared: in one of the decode processes, or, where `on_device` does it, in the device's thread."""
         if on_device is not None:
             return await asyncio.get_running_loop().run_in_executor(self._device, on_device, check)
-        answer = await self._to_the_end(self._answered(check))
-        assert isinstance(answer, Checked)
-        return answer
+        checked: asyncio.Future[Checked] = asyncio.get_running_loop().create_future()
+        self._asked.put_nowait((check, checked))
+        return await checked
 
-    async def _answered(self, request: Request | SpecCheck) -> Answer | Decoded | Checked | Slotted:
-        worker = await self._idle.get()
+    async def _serve(self, worker: DecodeProcess) -> None:
+        """One request after the other, each to its end, also if nobody waits any more: else the next would get the answer to this one."""
+        while True:
+            request, answer = await self._asked.get()
+            lease = await self._free.get()
+            try:
+                taken = await self._taken(worker, request, lease)
+                if isinstance(taken, Decoded):
+                    self._prepare_on_device(request, taken, lease, answer)
+                    continue
+                settle(answer, taken)
+            except Exception as error:  # noqa: BLE001 - whatever it is belongs to this image; the loop decides
+                settle(answer, error)
+            self._give_back(lease)
+
+    async def _taken(self, worker: DecodeProcess, request: Request | SpecCheck, lease: Lease) -> Answer | Decoded | Checked:
+        question = self._questions.of(request, lease) if isinstance(request, Request) else request
         try:
-            return await worker.ask(request, self._seconds)
+            answer = await worker.ask(question, self._seconds)
         except WorkerDied as error:
             log.warning(
                 "decode_process_died",
@@ -105,24 +103,36 @@ class DecodePool:
                 advice="the image is tried alone, three times at most, and then ends as worker_crashed",
             )
             raise
-        finally:
-            self._idle.put_nowait(worker)
+        return self._out_of_slot(answer, lease) if isinstance(answer, Slotted) else answer
 
-    def _taken(self, slotted: Slotted, lease: Lease) -> Answer | Decoded:
+    def _out_of_slot(self, slotted: Slotted, lease: Lease) -> Answer | Decoded:
         arrays = [self._slots.read(lease, place) for place in slotted.placed]
         if isinstance(slotted.answer, Decoded):
             return with_arrays(slotted.answer, arrays)
         # Tensors are small, and wait for their batch longer than a slot may be held.
         return with_arrays(slotted.answer, [array.copy() for array in arrays])
 
-    async def _prepared(self, request: Request, decoded: Decoded) -> Answer:
+    def _prepare_on_device(self, request: Request | SpecCheck, decoded: Decoded, lease: Lease, answer: asyncio.Future[Answer]) -> None:
+        """In a thread; the slot is free when it is done."""
+        assert isinstance(request, Request)
         assert self._prepare is not None, "ask for what is decoded only with a device that prepares it"
-        return await asyncio.get_running_loop().run_in_executor(self._device, self._prepare, request, decoded)
+        preparing = asyncio.get_running_loop().run_in_executor(self._device, self._prepare, request, decoded)
+        preparing.add_done_callback(partial(self._prepared, lease, answer))
+
+    def _prepared(self, lease: Lease, answer: asyncio.Future[Answer], preparing: asyncio.Future[Answer]) -> None:
+        self._give_back(lease)
+        if not preparing.cancelled():
+            settle(answer, preparing.exception() or preparing.result())
+
+    def _give_back(self, lease: Lease) -> None:
+        self._free.put_nowait(Lease(lease.number, lease.generation + 1))
 
     async def stop(self) -> None:
-        """End all processes that are idle, which are all when nobody asks."""
-        while not self._idle.empty():
-            self._idle.get_nowait().kill()
+        """End all processes."""
+        for serving in self._serving:
+            serving.cancel()
+        for worker in self._workers:
+            worker.kill()
         for threads in (self._threads, self._device):
             threads.shutdown(wait=False)
         self._slots.close()

@@ -14,7 +14,7 @@ from hilum import telemetry
 from hilum.analyse.pipe import Pipe
 from hilum.analyse.slots import SlotMemory
 from hilum.analyse.unread import not_read
-from hilum.analyse.worker import Answer, Broken, Checked, Decoded, Prepare, Request, Slotted, SpecCheck, Unread, load, serve
+from hilum.analyse.worker import Answer, Broken, Checked, Decoded, Prepare, Question, Slotted, SpecCheck, Unread, load, serve
 from hilum.errors import Retry, WorkerDied
 
 _SPAWN = multiprocessing.get_context("spawn")  # fork after torch's threads have started can deadlock
@@ -55,15 +55,15 @@ class DecodeProcess:
         ours.recv()
         return ours
 
-    async def ask(self, request: Request | SpecCheck, seconds: float) -> Answer | Decoded | Checked | Slotted:
+    async def ask(self, question: Question | SpecCheck, seconds: float) -> Answer | Decoded | Checked | Slotted:
         """Raises WorkerDied if the process crashes or takes longer than `seconds`; it is gone then. Retry: the file is not read."""
-        if self._pipe is None or self._process is None or not self._process.is_alive():
+        if self._pipe is None or self._pipe.is_lost:
             # It may have died idle, which is no fault of this image.
             await self._end()
             await self.start()
         assert self._pipe is not None
         try:
-            answer: Answer | Decoded | Checked | Slotted | Broken | Unread = await self._pipe.ask(request, seconds)
+            answer: Answer | Decoded | Checked | Slotted | Broken | Unread = await self._pipe.ask(question, seconds)
         except EOFError:
             why = await asyncio.get_running_loop().run_in_executor(self._threads, self._how_it_ended)
         except TimeoutError:

@@ -6,14 +6,13 @@ one, and what it wrote is never read.
 
 from __future__ import annotations
 
-import math
 import mmap
 import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -37,16 +36,14 @@ class Area:
         return -(-(self.size_bytes + _ALIGNMENT) // _PAGE) * _PAGE
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """A slot of one request, until it is given back."""
 
-    index: int
+    number: int
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """An array that lies in the slot of its request, `offset` bytes from the slot's beginning."""
 
     offset: int
@@ -62,7 +59,7 @@ class SlotMemory:
     """Slots of this process's mapping. The analyser makes it, a decode process opens it by the descriptor that it was sent."""
 
     def __init__(self, area: Area, descriptor: int | None = None) -> None:
-        self.area = area
+        self.area, self._stride = area, area.stride
         self.descriptor = os.memfd_create("hilum-slots", os.MFD_CLOEXEC) if descriptor is None else descriptor
         if descriptor is None:
             os.ftruncate(self.descriptor, area.count * area.stride)
@@ -75,21 +72,19 @@ class SlotMemory:
             return None
         placed = [Placed(_ALIGNMENT + at, array.shape, array.dtype.str) for at, array in zip(ends, arrays, strict=False)]
         for array, place in zip(arrays, placed, strict=True):
-            self._array(lease.index, place)[...] = array
-        _WRITTEN.pack_into(self._memory, lease.index * self.area.stride, lease.generation)
+            self._array(lease.number, place)[...] = array
+        _WRITTEN.pack_into(self._memory, lease.number * self._stride, lease.generation)
         return placed
 
     def read(self, lease: Lease, placed: Placed) -> Array:
         """A view, valid until the lease ends. Raises StaleSlot."""
-        (generation,) = _WRITTEN.unpack_from(self._memory, lease.index * self.area.stride)
+        (generation,) = _WRITTEN.unpack_from(self._memory, lease.number * self._stride)
         if generation != lease.generation:
-            raise StaleSlot(f"slot {lease.index} holds generation {generation}, not {lease.generation}")
-        return self._array(lease.index, placed)
+            raise StaleSlot(f"slot {lease.number} holds generation {generation}, not {lease.generation}")
+        return self._array(lease.number, placed)
 
     def _array(self, index: int, placed: Placed) -> Array:
-        count = math.prod(placed.shape)
-        start = index * self.area.stride + placed.offset
-        return np.frombuffer(self._memory, placed.dtype, count, start).reshape(placed.shape)
+        return np.ndarray(placed.shape, placed.dtype, self._memory, index * self._stride + placed.offset)
 
     @property
     def pages(self) -> Array:

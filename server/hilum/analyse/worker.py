@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import gc
 import os
+import pickle
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from hilum import telemetry
 from hilum.analyse.page_cache import drop_pages
@@ -26,7 +28,6 @@ class Request:
 
     `pixel_limits`: fields of PixelLimits that differ from its defaults; a picture with a flag of `refused_flags` is not analysed.
     `is_decoded_only`: the stored values go back, for a device to prepare. `is_read_once`: the file's pages are given back afterwards.
-    `slot`: where arrays go; None: through the pipe.
     """
 
     path: Path
@@ -37,7 +38,45 @@ class Request:
     refused_flags: tuple[str, ...] = ()
     is_decoded_only: bool = False
     is_read_once: bool = False
-    slot: Lease | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """All but the path."""
+        return (
+            self.input_specs,
+            self.maximum_pixels,
+            self.device,
+            self.pixel_limits,
+            self.refused_flags,
+            self.is_decoded_only,
+            self.is_read_once,
+        )
+
+
+Terms = tuple[Mapping[str, Mapping[str, Any]], int, str, Mapping[str, float], tuple[str, ...], bool, bool]
+
+
+class Question(NamedTuple):
+    """A request on its way: its path, its pickled terms, which one image mostly has in common with the next, and where arrays go."""
+
+    path: str
+    terms: bytes
+    slot: Lease
+
+
+class Questions:
+    """Of requests. Terms are pickled when they differ from those of the request before."""
+
+    def __init__(self) -> None:
+        self._terms: Terms | None = None
+        self._pickled = b""
+
+    def of(self, request: Request, slot: Lease) -> Question:
+        """For the decode process."""
+        terms = request.terms
+        if terms != self._terms:
+            self._terms, self._pickled = terms, pickle.dumps(terms)
+        return Question(str(request.path), self._pickled, slot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +94,7 @@ class Checked:
     problem: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """A release's wire tensor (C, H, W), fp16 or uint8, and how it came about. Times in seconds."""
 
     tensor: Array
@@ -67,8 +105,7 @@ class Ready:
     prepare_seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class NotReady:
+class NotReady(NamedTuple):
     """Why this image gives no tensor for a release: a reason of the closed list, and what was seen."""
 
     reason: str
@@ -118,12 +155,11 @@ class Decoded:
     not_ready: Mapping[str, NotReady]
 
 
-@dataclass(frozen=True, slots=True)
-class Slotted:
-    """An answer whose arrays lie in the slot of its request, in the order of `arrays_of`."""
+class Slotted(NamedTuple):
+    """An answer whose arrays lie in the slot of its request, in the order of `arrays_of`; it holds None in their places."""
 
     answer: Answer | Decoded
-    placed: tuple[Placed, ...]
+    placed: list[Placed]
 
 
 Prepare = Callable[[Request | SpecCheck], Answer | Decoded | Checked]
@@ -151,17 +187,18 @@ def serve(connection: Connection, load_codecs: Callable[[], Prepare]) -> None:
     connection.send(os.getpid())
     while True:
         try:
-            request: Request | SpecCheck = connection.recv()
+            question: Question | SpecCheck = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the analyser
         except EOFError:
             return
         try:
-            _answer(request, prepare, connection, slots)
+            _answer(question, prepare, connection, slots)
         except Exception as error:  # noqa: BLE001 - the edge of the process: multiprocessing would print the message, patient data and all
             connection.send(Broken(telemetry.traceback_without_messages(error)))
             return
 
 
-def _answer(request: Request | SpecCheck, prepare: Prepare, connection: Connection, slots: SlotMemory) -> None:
+def _answer(question: Question | SpecCheck, prepare: Prepare, connection: Connection, slots: SlotMemory) -> None:
+    request = question if isinstance(question, SpecCheck) else Request(Path(question.path), *_terms(question.terms))
     try:
         answer = prepare(request)
     except OSError as error:
@@ -169,10 +206,10 @@ def _answer(request: Request | SpecCheck, prepare: Prepare, connection: Connecti
             raise
         connection.send(Unread(error.errno))
         return
-    if isinstance(request, SpecCheck) or isinstance(answer, Checked):
+    if isinstance(question, SpecCheck) or isinstance(request, SpecCheck) or isinstance(answer, Checked):
         connection.send(answer)
         return
-    connection.send(_placed(answer, slots, request.slot))
+    connection.send_bytes(pickle.dumps(_placed(answer, slots, question.slot)))  # `send` looks each class up in a chain of tables
     del answer  # its arrays may lie in the file's pages
     if request.is_read_once:
         drop_pages(request.path)
@@ -183,11 +220,20 @@ def _shared_slots(connection: Connection) -> SlotMemory:
     return SlotMemory(area, recv_handle(connection))
 
 
-def _placed(answer: Answer | Decoded, slots: SlotMemory, lease: Lease | None) -> Answer | Decoded | Slotted:
+@lru_cache(8)
+def _terms(pickled: bytes) -> Terms:
+    terms: Terms = pickle.loads(pickled)  # noqa: S301 - from the analyser
+    return terms
+
+
+def _placed(answer: Answer | Decoded, slots: SlotMemory, lease: Lease) -> Answer | Decoded | Slotted:
     """The arrays of the answer in the request's slot, if they fit."""
     arrays = arrays_of(answer)
-    placed = slots.write(lease, arrays) if lease is not None and arrays else None
-    return answer if placed is None else Slotted(with_arrays(answer, [array[:0] for array in arrays]), tuple(placed))
+    placed = slots.write(lease, arrays) if arrays else None
+    return answer if placed is None else Slotted(with_arrays(answer, [_ELSEWHERE] * len(arrays)), placed)
+
+
+_ELSEWHERE: Final[Any] = None  # an empty array takes ten times as long to pickle
 
 
 def arrays_of(answer: Answer | Decoded) -> list[Array]:
@@ -202,5 +248,5 @@ def with_arrays(answer: Answer | Decoded, arrays: Sequence[Array]) -> Answer | D
     if isinstance(answer, Decoded):
         pictures = (replace(picture, array=array) for picture, array in zip(answer.pictures, arrays, strict=True))
         return replace(answer, pictures=tuple(pictures))
-    ready = {name: item for name, item in answer.items() if isinstance(item, Ready)}
-    return answer | {name: replace(item, tensor=array) for (name, item), array in zip(ready.items(), arrays, strict=True)}
+    left = iter(arrays)
+    return {name: item._replace(tensor=next(left)) if isinstance(item, Ready) else item for name, item in answer.items()}
