@@ -21,6 +21,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hilum.analyse.answers import Inference
 from hilum.analyse.batcher import Batcher, Gateway
 from hilum.analyse.gateway import TritonGateway
@@ -149,9 +151,9 @@ class _Bare:
     def __init__(self, engine: Engine, thread: ThreadPoolExecutor) -> None:
         self._engine, self._thread = engine, thread
 
-    async def infer(self, release: Release, batch: Array) -> Inference:
+    async def infer(self, release: Release, batch: Sequence[Array]) -> Inference:
         """As the analyser's gateway."""
-        outputs = await asyncio.get_running_loop().run_in_executor(self._thread, self._engine, batch)
+        outputs = await asyncio.get_running_loop().run_in_executor(self._thread, self._engine, np.stack(batch))
         return Inference(outputs["logits"], outputs["cam"] if release.has_cam else None)
 
 

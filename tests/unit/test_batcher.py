@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,12 +36,12 @@ class Engine:
         self.error: Exception | None = None
         self.beside: dict[str, np.ndarray[Any, Any]] = {}
 
-    async def infer(self, release: Release, batch: np.ndarray[Any, Any]) -> Inference:
+    async def infer(self, release: Release, batch: Sequence[np.ndarray[Any, Any]]) -> Inference:
         self.batches.append([float(image.flat[0]) for image in batch])
         await self.open.wait()
         if self.error:
             raise self.error
-        return Inference(batch[:, 0, :1, 0].astype(np.float32), **self.beside)
+        return Inference(np.stack(batch)[:, 0, :1, 0].astype(np.float32), **self.beside)
 
 
 def image(value: float) -> np.ndarray[Any, Any]:

@@ -122,7 +122,7 @@ def test_terms_that_change_reach_the_process() -> None:
     """They are written once for all images that have them in common."""
 
     async def scenario(pool: DecodePool) -> list[list[str]]:
-        requests = [Request(Path("good.dcm"), dict.fromkeys(names, {}), 1, "cpu") for names in ("a", "a", "ab", "b", "a")]
+        requests = [Request(Path("good.dcm"), {name: {} for name in names}, 1, "cpu") for names in ("a", "a", "ab", "b", "a")]
         return [list(answer) for answer in await asyncio.gather(*map(pool.ask, requests))]
 
     assert with_pool(scenario) == [["a"], ["a"], ["a", "b"], ["b"], ["a"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -142,7 +142,7 @@ def test_a_batch_is_in_the_trace_of_each_image_and_one_of_them_is_the_requests(k
     asked: list[dict[str, str] | None] = []
 
     class Asked(Engine):
-        async def infer(self, release: Any, batch: np.ndarray[Any, Any]) -> Any:
+        async def infer(self, release: Any, batch: Sequence[np.ndarray[Any, Any]]) -> Any:
             asked.append(tracing.request_headers())
             return await super().infer(release, batch)
 

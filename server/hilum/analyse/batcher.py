@@ -42,8 +42,8 @@ class Inference(Protocol):
 class Gateway(Protocol):
     """What carries a batch to the engine. Raises Retry when it may work later."""
 
-    async def infer(self, release: Release, batch: Array) -> Inference:
-        """(B, C, H, W) → logits and class activation maps."""
+    async def infer(self, release: Release, batch: Sequence[Array]) -> Inference:
+        """(C, H, W) of each image → logits and class activation maps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Batcher:
         started = time.perf_counter()
         spans = _Spans([item.place for item in batch if item.place is not None], self._release.id, len(batch)) if tracing.is_on() else None
         try:
-            inference = await self._gateway.infer(self._release, np.stack([item.tensor for item in batch]))
+            inference = await self._gateway.infer(self._release, [item.tensor for item in batch])
             seconds = time.perf_counter() - started
             shares = [_share(inference, index, seconds, len(batch)) for index in range(len(batch))]
         except Exception as error:  # noqa: BLE001 - whatever it is belongs to the images of this batch; the loop decides

@@ -10,8 +10,9 @@ import asyncio
 from typing import Final
 
 from hilum import telemetry
-from hilum.analyse.answers import Array, Away, Inference, KnownAnswer, NotLoaded, WrongAnswer, canary_problem
+from hilum.analyse.answers import Away, Inference, KnownAnswer, NotLoaded, WrongAnswer, canary_problem
 from hilum.analyse.gateway import TritonGateway
+from hilum.analyse.regions import Batch
 from hilum.domain import Release
 from hilum.errors import Retry
 
@@ -50,7 +51,7 @@ class Endpoint:
         """Whether batches of this release may go there."""
         return not self.is_open and release.id in self._proved
 
-    async def infer(self, release: Release, batch: Array) -> Inference:
+    async def infer(self, release: Release, batch: Batch) -> Inference:
         """As the gateway's, and counted. After an outage the release has to prove itself again."""
         self._under_way(1)
         try:

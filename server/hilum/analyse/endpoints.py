@@ -11,8 +11,9 @@ import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from hilum.analyse.answers import Array, Away, Inference, KnownAnswer
+from hilum.analyse.answers import Away, Inference, KnownAnswer
 from hilum.analyse.endpoint import Endpoint
+from hilum.analyse.regions import Batch
 from hilum.domain import Release
 from hilum.errors import Retry
 
@@ -49,8 +50,10 @@ class Endpoints:
         """What is wrong with which endpoint, for people. Any thread may ask."""
         return [f"Triton {endpoint.name} is out: {endpoint.problem}" for endpoint in self._endpoints if endpoint.problem]
 
-    async def infer(self, release: Release, batch: Array) -> Inference:
-        """(B, C, H, W) in the wire dtype → (B, L) logits. An inference may be repeated, so a batch that was lost is sent again, once.
+    async def infer(self, release: Release, batch: Batch) -> Inference:
+        """(B, C, H, W), or (C, H, W) of each image, in the wire dtype → (B, L) logits.
+
+        An inference may be repeated, so a batch that was lost is sent again, once.
 
         Raises Retry when it may work later, at once when no endpoint serves the release; WrongAnswer as the gateway.
         """
@@ -113,7 +116,7 @@ class Endpoints:
         fit = [endpoint for endpoint in self._endpoints if endpoint.serves(release)]
         return sorted(fit, key=lambda endpoint: (endpoint.in_flight, self._last_turn[endpoint.name]))
 
-    async def _ask(self, endpoint: Endpoint, release: Release, batch: Array) -> Inference:
+    async def _ask(self, endpoint: Endpoint, release: Release, batch: Batch) -> Inference:
         self._last_turn[endpoint.name] = next(self._turns)
         try:
             return await endpoint.infer(release, batch)

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
+import numpy as np
 import tritonclient.grpc.aio as triton
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from hilum import telemetry, tracing
 from hilum.analyse.answers import (
     LATER,
-    Array,
     Inference,
     KnownAnswer,
     WrongAnswer,
@@ -27,7 +27,7 @@ from hilum.analyse.answers import (
     explained,
     first_line,
 )
-from hilum.analyse.regions import Regions
+from hilum.analyse.regions import Batch, Regions
 from hilum.domain import Release
 from hilum.errors import Retry
 
@@ -60,8 +60,8 @@ class TritonGateway:
         self._healing: dict[str, asyncio.Task[None]] = {}
         self._healed_at: dict[str, float] = {}
 
-    async def infer(self, release: Release, batch: Array) -> Inference:
-        """(B, C, H, W) in the wire dtype → (B, L) logits, and what else the release promises.
+    async def infer(self, release: Release, batch: Batch) -> Inference:
+        """(B, C, H, W), or (C, H, W) of each image, in the wire dtype → (B, L) logits, and what else the release promises.
 
         Raises Retry when it may work later (a dead stub is healed first), WrongAnswer when the answer is none.
         """
@@ -80,7 +80,7 @@ class TritonGateway:
             checked_members(answer.as_numpy("member_logits"), release, len(batch)) if release.members else None,
         )
 
-    async def _answer(self, release: Release, batch: Array, wanted: list[Any]) -> Any:  # noqa: ANN401 - tritonclient has no types
+    async def _answer(self, release: Release, batch: Batch, wanted: list[Any]) -> Any:  # noqa: ANN401 - tritonclient has no types
         """Raises InferenceServerException. A Triton that has started anew has lost our memory: once more without."""
         life = self._regions.life if self._regions else 0
         try:
@@ -97,20 +97,20 @@ class TritonGateway:
         return await self._client.infer(release.triton_name, [image], outputs=wanted, client_timeout=self._deadline, headers=headers)
 
     @asynccontextmanager
-    async def _input(self, batch: Array) -> AsyncIterator[Any]:
+    async def _input(self, batch: Batch) -> AsyncIterator[Any]:
         """The batch as tritonclient's input, in shared memory where Triton takes it."""
         if self._regions is None:
             yield _sent(batch)
             return
         try:
-            life, region = await self._regions.lend(batch.nbytes)
+            life, region = await self._regions.lend(_size_bytes(batch))
         except (InferenceServerException, OSError) as error:
             self._give_up_memory(error)
             yield _sent(batch)
             return
         try:
             region.fill(batch)
-            yield _named(batch).set_shared_memory(region.name, batch.nbytes)
+            yield _named(batch).set_shared_memory(region.name, _size_bytes(batch))
         finally:
             if self._regions is not None:
                 self._regions.give_back(life, region)
@@ -197,12 +197,16 @@ class TritonGateway:
             raise explained(error.status(), str(error.message()), release, self._url) from error
 
 
-def _named(batch: Array) -> Any:  # noqa: ANN401 - tritonclient has no types
-    return triton.InferInput("image", list(batch.shape), np_to_triton_dtype(batch.dtype))
+def _size_bytes(batch: Batch) -> int:
+    return len(batch) * int(batch[0].nbytes)
 
 
-def _sent(batch: Array) -> Any:  # noqa: ANN401 - as above
-    return _named(batch).set_data_from_numpy(batch)
+def _named(batch: Batch) -> Any:  # noqa: ANN401 - tritonclient has no types
+    return triton.InferInput("image", [len(batch), *batch[0].shape], np_to_triton_dtype(batch[0].dtype))
+
+
+def _sent(batch: Batch) -> Any:  # noqa: ANN401 - as above
+    return _named(batch).set_data_from_numpy(np.stack([*batch]))
 
 
 def _outputs(release: Release) -> list[str]:

@@ -12,7 +12,7 @@ import mmap
 import os
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +20,8 @@ from typing import Any, Final
 import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Batch = Array | Sequence[Array]
+"""(B, C, H, W), or (C, H, W) of each image."""
 Register = Callable[[str, str, int], Awaitable[None]]
 """(name, key of shm_open(3), bytes): have Triton map the region. Raises what Triton says."""
 
@@ -35,10 +37,10 @@ class Region:
     name: str
     memory: mmap.mmap
 
-    def fill(self, batch: Array) -> None:
-        """Copy a batch to the beginning."""
-        target = np.frombuffer(self.memory, batch.dtype, batch.size).reshape(batch.shape)
-        np.copyto(target, batch)
+    def fill(self, batch: Batch) -> None:
+        """Copy a batch to the beginning, from wherever its images lie."""
+        target: Array = np.ndarray((len(batch), *batch[0].shape), batch[0].dtype, self.memory)
+        np.stack([*batch], out=target)
 
 
 class Regions:
