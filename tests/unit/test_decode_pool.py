@@ -84,6 +84,51 @@ def test_neighbours_are_unaffected() -> None:
     with_pool(scenario, processes=2)
 
 
+async def all_at_once(pool: DecodePool, names: list[str]) -> list[object]:
+    """What becomes of each: its process id, or what is raised."""
+    return list(await asyncio.gather(*(pid_of(pool, name) for name in names), return_exceptions=True))
+
+
+@pytest.mark.parametrize("place", [0, 2, 3, 7])
+@pytest.mark.parametrize(("name", "how"), [("segv", f"status -{signal.SIGSEGV}"), ("bug", "LookupError")])
+def test_of_images_that_one_process_is_asked_for_at_once_the_broken_one_is_named(name: str, how: str, place: int) -> None:
+    names = ["good"] * 12
+    names[place] = name
+
+    async def scenario(pool: DecodePool) -> list[object]:
+        return await all_at_once(pool, names)
+
+    ended = with_pool(scenario)
+    died = ended.pop(place)
+    assert isinstance(died, WorkerDied)
+    assert how in str(died)
+    assert {type(item) for item in ended} == {int}
+
+
+def test_of_images_that_one_process_is_asked_for_at_once_the_one_that_hangs_is_named() -> None:
+    """Each has all of its time: what is slow does not take it from the next."""
+
+    async def scenario(pool: DecodePool) -> list[object]:
+        return await all_at_once(pool, ["slow", "slow", "slow", "hang", "good", "slow", "closed", "good", "good"])
+
+    ended = with_pool(scenario, seconds=1.2)
+    assert [type(item) for item in ended] == [int, int, int, WorkerDied, int, int, Retry, int, int]
+
+
+def test_a_process_that_was_killed_before_it_began_is_no_fault_of_any_image() -> None:
+    async def scenario(pool: DecodePool) -> list[object]:
+        first = await pid_of(pool)
+        os.kill(first, signal.SIGSTOP)
+        asked = asyncio.create_task(all_at_once(pool, ["good"] * 9))
+        await asyncio.sleep(0.1)
+        os.kill(first, signal.SIGKILL)
+        return [first, *await asked]
+
+    first, *ended = with_pool(scenario)
+    assert {type(item) for item in ended} == {int}
+    assert first not in ended
+
+
 def test_a_process_whose_image_nobody_waits_for_any_more_gets_no_other_before_it_has_answered() -> None:
     async def scenario(pool: DecodePool) -> None:
         processes = {await pid_of(pool), await pid_of(pool)}

@@ -34,6 +34,11 @@ def with_pipe(scenario: Callable[[Pipe, Connection], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
+async def asked_and_heard(pipe: Pipe, question: object, seconds: float) -> object:
+    pipe.ask(question)
+    return await pipe.hear(seconds)
+
+
 async def heard(theirs: Connection) -> object:
     return await asyncio.to_thread(theirs.recv)
 
@@ -41,7 +46,7 @@ async def heard(theirs: Connection) -> object:
 def test_questions_and_answers_of_any_size() -> None:
     async def scenario(pipe: Pipe, theirs: Connection) -> None:
         for size in (0, 1, 16 << 10, 5 << 20):
-            asked = asyncio.create_task(pipe.ask(bytes(size), 20.0))
+            asked = asyncio.create_task(asked_and_heard(pipe, bytes(size), 20.0))
             assert await heard(theirs) == bytes(size)
             sending = asyncio.create_task(asyncio.to_thread(theirs.send, np.arange(size)))
             assert np.array_equal(await asked, np.arange(size))
@@ -56,7 +61,7 @@ def test_an_answer_in_pieces(header: str) -> None:
     framed = struct.pack(header, *([len(content)] if header == "!i" else [-1, len(content)])) + content
 
     async def scenario(pipe: Pipe, theirs: Connection) -> object:
-        asked = asyncio.create_task(pipe.ask("?", 20.0))
+        asked = asyncio.create_task(asked_and_heard(pipe, "?", 20.0))
         await heard(theirs)
         for at in range(len(framed)):
             os.write(theirs.fileno(), framed[at : at + 1])
@@ -66,10 +71,24 @@ def test_an_answer_in_pieces(header: str) -> None:
     assert with_pipe(scenario) == {"logits": [1.0, 2.0]}
 
 
+def test_messages_that_come_faster_than_they_are_heard() -> None:
+    async def scenario(pipe: Pipe, theirs: Connection) -> list[object]:
+        for number in range(3):
+            theirs.send(number)
+        await asyncio.sleep(0.05)
+        theirs.close()
+        messages = [await pipe.hear(20.0) for _ in range(3)]
+        with pytest.raises(EOFError):
+            await pipe.hear(20.0)
+        return messages
+
+    assert with_pipe(scenario) == [0, 1, 2]
+
+
 def test_half_an_answer_ends_in_time_and_the_loop_goes_on() -> None:
     async def scenario(pipe: Pipe, theirs: Connection) -> int:
         os.write(theirs.fileno(), struct.pack("!i", 100) + b"half")
-        asked, turns = asyncio.create_task(pipe.ask("?", 0.3)), 0
+        asked, turns = asyncio.create_task(asked_and_heard(pipe, "?", 0.3)), 0
         while not asked.done():
             turns += 1
             await asyncio.sleep(0.01)
@@ -82,7 +101,7 @@ def test_half_an_answer_ends_in_time_and_the_loop_goes_on() -> None:
 
 def test_each_question_has_all_of_its_time() -> None:
     async def scenario(pipe: Pipe, theirs: Connection) -> tuple[float, float]:
-        asked, loop = asyncio.create_task(pipe.ask("?", 0.3)), asyncio.get_running_loop()
+        asked, loop = asyncio.create_task(asked_and_heard(pipe, "?", 0.3)), asyncio.get_running_loop()
         await heard(theirs)
         await asyncio.sleep(0.2)
         theirs.send("in time")
@@ -91,7 +110,7 @@ def test_each_question_has_all_of_its_time() -> None:
         for seconds in (0.3, 0.05):
             began = loop.time()
             with pytest.raises(TimeoutError):
-                await pipe.ask("again", seconds)
+                await asked_and_heard(pipe, "again", seconds)
             waits.append(loop.time() - began)
         return waits[0], waits[1]
 
@@ -102,12 +121,12 @@ def test_each_question_has_all_of_its_time() -> None:
 
 def test_a_process_that_ended_before_or_while_it_was_asked() -> None:
     async def scenario(pipe: Pipe, theirs: Connection) -> None:
-        asked = asyncio.create_task(pipe.ask("?", 20.0))
+        asked = asyncio.create_task(asked_and_heard(pipe, "?", 20.0))
         await heard(theirs)
         theirs.close()
         with pytest.raises(EOFError):
             await asked
         with pytest.raises(EOFError):
-            await pipe.ask("again", 20.0)
+            await asked_and_heard(pipe, "again", 20.0)
 
     with_pipe(scenario)

@@ -1,22 +1,33 @@
-"""Decode processes, one request at a time each, so that a crash or a hang names the image that caused it."""
+"""Decode processes. While many images wait, one is asked for a few at once; a crash or a hang still names the image that caused it.
+
+A process says in an image's slot that it begins with it; what it was asked for besides is asked again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from hilum import telemetry
 from hilum.analyse.decode_process import DecodeProcess
 from hilum.analyse.futures import settle
 from hilum.analyse.slots import Area, Array, Lease, SlotMemory
-from hilum.analyse.worker import Answer, Checked, Decoded, Prepare, Questions, Request, Slotted, SpecCheck, load, with_arrays
+from hilum.analyse.unread import not_read
+from hilum.analyse.worker import Answer, Checked, Decoded, Prepare, Questions, Request, Said, Slotted, SpecCheck, Unread, load, with_arrays
 from hilum.errors import WorkerDied
 
+_TOGETHER: Final = 4  # requests in one message, at most: more save little
 log = telemetry.logger("analyse")
+
+
+class _Asked(NamedTuple):
+    request: Request | SpecCheck
+    answer: asyncio.Future[Any]
+    lease: Lease
 
 
 class DecodePool:
@@ -37,12 +48,14 @@ class DecodePool:
     ) -> None:
         self._seconds, self._prepare = seconds_per_image, prepare
         self._count = processes or max(1, (os.cpu_count() or 2) - 1)
-        # One more than work at once where a device prepares: the next image is decoded while it works.
-        self._slots = SlotMemory(Area(self._count + (prepare is not None), slot_bytes))
+        # Where a device prepares, a slot holds an image until it has, in memory that is not paged out: no more of them than one in
+        # addition to those that work at once, so that the next image is decoded while it works.
+        self._together = _TOGETHER if prepare is None else 1
+        self._slots = SlotMemory(Area(self._count * self._together + (prepare is not None), slot_bytes))
         self._free: asyncio.Queue[Lease] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(self._count, thread_name_prefix="decode")
         self._device = ThreadPoolExecutor(1, thread_name_prefix="device")
-        self._asked: asyncio.Queue[tuple[Request | SpecCheck, asyncio.Future[Any]]] = asyncio.Queue()
+        self._waiting: asyncio.Queue[tuple[Request | SpecCheck, asyncio.Future[Any]]] = asyncio.Queue()
         self._questions = Questions()
         self._workers = [DecodeProcess(self._slots, self._threads, load_codecs) for _ in range(self._count)]
         self._serving: list[asyncio.Task[None]] = []
@@ -67,43 +80,68 @@ class DecodePool:
 
     def begin(self, request: Request, answer: asyncio.Future[Answer]) -> None:
         """`ask` without a task: the answer, or what it raises, goes there. In the loop's thread."""
-        self._asked.put_nowait((request, answer))
+        self._waiting.put_nowait((request, answer))
 
     async def check(self, check: SpecCheck, on_device: Callable[[SpecCheck], Checked] | None = None) -> Checked:
         """Where tensors are prepared: in one of the decode processes, or, where `on_device` does it, in the device's thread."""
         if on_device is not None:
             return await asyncio.get_running_loop().run_in_executor(self._device, on_device, check)
         checked: asyncio.Future[Checked] = asyncio.get_running_loop().create_future()
-        self._asked.put_nowait((check, checked))
+        self._waiting.put_nowait((check, checked))
         return await checked
 
     async def _serve(self, worker: DecodeProcess) -> None:
-        """One request after the other, each to its end, also if nobody waits any more: else the next would get the answer to this one."""
+        """Each request to its end, also if nobody waits any more: else the next would get the answer to this one."""
+        again: list[_Asked] = []
         while True:
-            request, answer = await self._asked.get()
-            lease = await self._free.get()
-            try:
-                taken = await self._taken(worker, request, lease)
-                if isinstance(taken, Decoded):
-                    self._prepare_on_device(request, taken, lease, answer)
-                    continue
-                settle(answer, taken)
-            except Exception as error:  # noqa: BLE001 - whatever it is belongs to this image; the loop decides
-                settle(answer, error)
-            self._give_back(lease)
+            again = await self._ask_all(worker, again or await self._next(), is_again=bool(again))
 
-    async def _taken(self, worker: DecodeProcess, request: Request | SpecCheck, lease: Lease) -> Answer | Decoded | Checked:
-        question = self._questions.of(request, lease) if isinstance(request, Request) else request
+    async def _next(self) -> list[_Asked]:
+        """What waits longest: alone, but for half of a process's share of what waits, so that all have something to do to the end."""
+        first = await self._waiting.get()
+        count = min(self._together, (self._waiting.qsize() + 1) // (2 * self._count))
+        taken = [first, *(self._waiting.get_nowait() for _ in range(count - 1))]
+        return [_Asked(request, answer, await self._free.get()) for request, answer in taken]
+
+    async def _ask_all(self, worker: DecodeProcess, group: list[_Asked], *, is_again: bool) -> list[_Asked]:
+        """What is to be asked again: it was in the hands of a process that broke at another image."""
+        left = list(group)
         try:
-            answer = await worker.ask(question, self._seconds)
+            await worker.ask([(item.lease, self._questions.of(item.request)) for item in group])
+            while left:
+                for said in await worker.hear(self._seconds):
+                    self._take(left.pop(0), said)
         except WorkerDied as error:
+            begun = [item for item in left if self._slots.has_begun(item.lease)][-1:] or (left[:1] if is_again else [])
+            self._end(begun, error)
             log.warning(
                 "decode_process_died",
                 how=str(error),
-                advice="the image is tried alone, three times at most, and then ends as worker_crashed",
+                advice="the image is tried alone, three times at most, and then ends as worker_crashed"
+                if begun
+                else "it was at no image; those that it had are asked for again",
             )
-            raise
-        return self._out_of_slot(answer, lease) if isinstance(answer, Slotted) else answer
+            return [_Asked(item.request, item.answer, item.lease.next) for item in left if item not in begun]
+        except Exception as error:  # noqa: BLE001 - whatever it is belongs to these images; the loop decides
+            worker.kill()  # it may be about to answer
+            self._end(left, error)
+        return []
+
+    def _end(self, items: Iterable[_Asked], error: Exception) -> None:
+        for item in items:
+            settle(item.answer, error)
+            self._free.put_nowait(item.lease.next)
+
+    def _take(self, asked: _Asked, said: Said) -> None:
+        try:
+            taken = self._out_of_slot(said, asked.lease) if isinstance(said, Slotted) else said
+            if isinstance(taken, Decoded):
+                self._prepare_on_device(asked, taken)
+                return
+            settle(asked.answer, not_read(taken.number) if isinstance(taken, Unread) else taken)
+        except Exception as error:  # noqa: BLE001 - as above, of this image alone
+            settle(asked.answer, error)
+        self._free.put_nowait(asked.lease.next)
 
     def _out_of_slot(self, slotted: Slotted, lease: Lease) -> Answer | Decoded:
         arrays = [self._slots.read(lease, place) for place in slotted.placed]
@@ -112,20 +150,17 @@ class DecodePool:
         # Tensors are small, and wait for their batch longer than a slot may be held.
         return with_arrays(slotted.answer, [array.copy() for array in arrays])
 
-    def _prepare_on_device(self, request: Request | SpecCheck, decoded: Decoded, lease: Lease, answer: asyncio.Future[Answer]) -> None:
+    def _prepare_on_device(self, asked: _Asked, decoded: Decoded) -> None:
         """In a thread; the slot is free when it is done."""
-        assert isinstance(request, Request)
+        assert isinstance(asked.request, Request)
         assert self._prepare is not None, "ask for what is decoded only with a device that prepares it"
-        preparing = asyncio.get_running_loop().run_in_executor(self._device, self._prepare, request, decoded)
-        preparing.add_done_callback(partial(self._prepared, lease, answer))
+        preparing = asyncio.get_running_loop().run_in_executor(self._device, self._prepare, asked.request, decoded)
+        preparing.add_done_callback(partial(self._prepared, asked))
 
-    def _prepared(self, lease: Lease, answer: asyncio.Future[Answer], preparing: asyncio.Future[Answer]) -> None:
-        self._give_back(lease)
+    def _prepared(self, asked: _Asked, preparing: asyncio.Future[Answer]) -> None:
+        self._free.put_nowait(asked.lease.next)
         if not preparing.cancelled():
-            settle(answer, preparing.exception() or preparing.result())
-
-    def _give_back(self, lease: Lease) -> None:
-        self._free.put_nowait(Lease(lease.number, lease.generation + 1))
+            settle(asked.answer, preparing.exception() or preparing.result())
 
     async def stop(self) -> None:
         """End all processes."""

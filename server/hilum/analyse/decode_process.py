@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -13,8 +14,7 @@ from multiprocessing.reduction import send_handle
 from hilum import telemetry
 from hilum.analyse.pipe import Pipe
 from hilum.analyse.slots import SlotMemory
-from hilum.analyse.unread import not_read
-from hilum.analyse.worker import Answer, Broken, Checked, Decoded, Prepare, Question, Slotted, SpecCheck, Unread, load, serve
+from hilum.analyse.worker import Asked, Broken, Prepare, Said, load, serve
 from hilum.errors import Retry, WorkerDied
 
 _SPAWN = multiprocessing.get_context("spawn")  # fork after torch's threads have started can deadlock
@@ -55,25 +55,28 @@ class DecodeProcess:
         ours.recv()
         return ours
 
-    async def ask(self, question: Question | SpecCheck, seconds: float) -> Answer | Decoded | Checked | Slotted:
-        """Raises WorkerDied if the process crashes or takes longer than `seconds`; it is gone then. Retry: the file is not read."""
+    async def ask(self, asked: Asked) -> None:
+        """Start it again before, if it is gone: it may have died idle, which is no fault of these images. Raises Retry if it cannot."""
         if self._pipe is None or self._pipe.is_lost:
-            # It may have died idle, which is no fault of this image.
             await self._end()
             await self.start()
         assert self._pipe is not None
+        with contextlib.suppress(EOFError):  # `hear` says it
+            self._pipe.ask(asked)
+
+    async def hear(self, seconds: float) -> list[Said]:
+        """The next answers, in order. Raises WorkerDied if the process crashes or says nothing for `seconds`; it is gone then."""
+        assert self._pipe is not None
         try:
-            answer: Answer | Decoded | Checked | Slotted | Broken | Unread = await self._pipe.ask(question, seconds)
+            said: list[Said] | Broken = await self._pipe.hear(seconds)
         except EOFError:
             why = await asyncio.get_running_loop().run_in_executor(self._threads, self._how_it_ended)
         except TimeoutError:
             why = f"took longer than {seconds:g} s"
         else:
-            if isinstance(answer, Unread):
-                raise not_read(answer.number)
-            if not isinstance(answer, Broken):
-                return answer
-            why = f"had an error of its own\n{answer.where}"
+            if not isinstance(said, Broken):
+                return said
+            why = f"had an error of its own\n{said.where}"
         await self._end()
         raise WorkerDied(why)
 

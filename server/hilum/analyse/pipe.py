@@ -10,8 +10,11 @@ import os
 import pickle
 import socket
 import struct
+from collections import deque
 from multiprocessing.connection import Connection
 from typing import Any, Final
+
+from hilum.analyse.futures import settle
 
 _LENGTH: Final = struct.Struct("!i")  # Connection's framing; -1: a long one follows
 _LONG: Final = struct.Struct("!iQ")
@@ -20,11 +23,12 @@ _PIECE_BYTES: Final = 1 << 16
 
 
 class Pipe(asyncio.BufferedProtocol):
-    """One question at a time."""
+    """Questions of one caller, and the messages that answer them."""
 
     def __init__(self) -> None:
         self._piece, self._received = memoryview(bytearray(_PIECE_BYTES)), bytearray()
-        self._answer: asyncio.Future[Any] | None = None
+        self._heard: deque[Any] = deque()
+        self._hearing: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -42,16 +46,24 @@ class Pipe(asyncio.BufferedProtocol):
         """Whether the process has closed its end, or this one is closed."""
         return self._transport is None or self._transport.is_closing()
 
-    async def ask(self, question: object, seconds: float) -> Any:  # noqa: ANN401 - whatever the process answers
-        """Raises EOFError when the process has ended, TimeoutError when it takes longer than `seconds`; the pipe is of no use then."""
+    def ask(self, question: object) -> None:
+        """Raises EOFError when the process has ended; the pipe is of no use then."""
         if self._transport is None or self._transport.is_closing():
             raise EOFError
-        loop = asyncio.get_running_loop()
-        self._answer, self._deadline = loop.create_future(), loop.time() + seconds
         self._transport.write(_framed(question))
+
+    async def hear(self, seconds: float) -> Any:  # noqa: ANN401 - whatever the process answers
+        """The next message. Raises EOFError as `ask`, TimeoutError when it does not come within `seconds`; the pipe is of no use then."""
+        if self._heard:
+            return self._heard.popleft()
+        if self.is_lost:
+            raise EOFError
+        loop = asyncio.get_running_loop()
+        self._hearing, self._deadline = loop.create_future(), loop.time() + seconds
         if self._timer is None or self._timer.when() > self._deadline:
             self._set_timer(loop)
-        return await self._answer
+        await self._hearing
+        return self._heard.popleft()
 
     def close(self) -> None:
         """In the loop's thread."""
@@ -61,19 +73,19 @@ class Pipe(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        """It outlives the question: the next ones need none of their own."""
+        """It outlives what it was set for: the next message needs none of its own."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = loop.call_at(self._deadline, self._look_at_the_time, loop)
 
     def _look_at_the_time(self, loop: asyncio.AbstractEventLoop) -> None:
         self._timer = None
-        if self._answer is None or self._answer.done():
+        if self._hearing is None or self._hearing.done():
             return
         if loop.time() < self._deadline:
             self._set_timer(loop)
         else:
-            self._answer.set_exception(TimeoutError())
+            settle(self._hearing, TimeoutError())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """From asyncio."""
@@ -85,19 +97,17 @@ class Pipe(asyncio.BufferedProtocol):
         return self._piece
 
     def buffer_updated(self, size_bytes: int) -> None:
-        """From asyncio: a part of an answer, or all of it."""
+        """From asyncio: a part of a message, or several."""
         self._received += self._piece[:size_bytes]
-        if (message := _whole(self._received)) is None or self._answer is None:
-            return
-        answer = pickle.loads(message)  # noqa: S301 - from a process of ours
-        self._received.clear()
-        if not self._answer.done():
-            self._answer.set_result(answer)
+        while (message := _first(self._received)) is not None:
+            self._heard.append(pickle.loads(message))  # noqa: S301 - from a process of ours
+        if self._heard and self._hearing is not None:
+            settle(self._hearing, None)
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """From asyncio."""
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(EOFError())
+        if self._hearing is not None:
+            settle(self._hearing, EOFError())
 
 
 def _framed(message: object) -> bytes:
@@ -105,8 +115,8 @@ def _framed(message: object) -> bytes:
     return (_LENGTH.pack(len(content)) if len(content) <= _LONGEST else _LONG.pack(-1, len(content))) + content
 
 
-def _whole(received: bytearray) -> bytes | None:
-    """The message, once all of it is there."""
+def _first(received: bytearray) -> bytes | None:
+    """The first message, taken out, once all of it is there."""
     if len(received) < _LENGTH.size:
         return None
     start, (length,) = _LENGTH.size, _LENGTH.unpack_from(received)
@@ -114,4 +124,8 @@ def _whole(received: bytearray) -> bytes | None:
         if len(received) < _LONG.size:
             return None
         start, (_, length) = _LONG.size, _LONG.unpack_from(received)
-    return bytes(received[start:]) if len(received) - start >= length else None
+    if len(received) - start < length:
+        return None
+    message = bytes(received[start : start + length])
+    del received[: start + length]
+    return message

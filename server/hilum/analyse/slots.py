@@ -18,7 +18,9 @@ import numpy as np
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-_WRITTEN: Final = struct.Struct("<Q")  # generation of what the slot holds; written last
+_GENERATION: Final = struct.Struct("<Q")
+_WRITTEN: Final = 0  # where a slot says the generation of what it holds; written last
+_BEGUN: Final = _GENERATION.size  # and that of what is being worked on
 _ALIGNMENT: Final = 64
 _PAGE: Final = mmap.PAGESIZE
 
@@ -41,6 +43,11 @@ class Lease(NamedTuple):
 
     number: int
     generation: int
+
+    @property
+    def next(self) -> Lease:
+        """The same slot's, when this one is given back."""
+        return Lease(self.number, self.generation + 1)
 
 
 class Placed(NamedTuple):
@@ -65,6 +72,14 @@ class SlotMemory:
             os.ftruncate(self.descriptor, area.count * area.stride)
         self._memory = mmap.mmap(self.descriptor, area.count * area.stride)
 
+    def begin(self, lease: Lease) -> None:
+        """Work on the lease's request starts."""
+        _GENERATION.pack_into(self._memory, lease.number * self._stride + _BEGUN, lease.generation)
+
+    def has_begun(self, lease: Lease) -> bool:
+        """Whether work on its request has started, be it that it has ended or that the process has."""
+        return self._said(lease, _BEGUN) == lease.generation
+
     def write(self, lease: Lease, arrays: Sequence[Array]) -> list[Placed] | None:
         """Copy the arrays into the slot; None: they do not fit."""
         ends = [0, *accumulate(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)]
@@ -73,15 +88,19 @@ class SlotMemory:
         placed = [Placed(_ALIGNMENT + at, array.shape, array.dtype.str) for at, array in zip(ends, arrays, strict=False)]
         for array, place in zip(arrays, placed, strict=True):
             self._array(lease.number, place)[...] = array
-        _WRITTEN.pack_into(self._memory, lease.number * self._stride, lease.generation)
+        _GENERATION.pack_into(self._memory, lease.number * self._stride + _WRITTEN, lease.generation)
         return placed
 
     def read(self, lease: Lease, placed: Placed) -> Array:
         """A view, valid until the lease ends. Raises StaleSlot."""
-        (generation,) = _WRITTEN.unpack_from(self._memory, lease.number * self._stride)
+        generation = self._said(lease, _WRITTEN)
         if generation != lease.generation:
             raise StaleSlot(f"slot {lease.number} holds generation {generation}, not {lease.generation}")
         return self._array(lease.number, placed)
+
+    def _said(self, lease: Lease, offset: int) -> int:
+        (generation,) = _GENERATION.unpack_from(self._memory, lease.number * self._stride + offset)
+        return int(generation)
 
     def _array(self, index: int, placed: Placed) -> Array:
         return np.ndarray(placed.shape, placed.dtype, self._memory, index * self._stride + placed.offset)

@@ -9,6 +9,7 @@ import gc
 import os
 import pickle
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -57,11 +58,10 @@ Terms = tuple[Mapping[str, Mapping[str, Any]], int, str, Mapping[str, float], tu
 
 
 class Question(NamedTuple):
-    """A request on its way: its path, its pickled terms, which one image mostly has in common with the next, and where arrays go."""
+    """A request on its way: its path, and its pickled terms, which one image mostly has in common with the next."""
 
     path: str
     terms: bytes
-    slot: Lease
 
 
 class Questions:
@@ -71,12 +71,14 @@ class Questions:
         self._terms: Terms | None = None
         self._pickled = b""
 
-    def of(self, request: Request, slot: Lease) -> Question:
+    def of(self, request: Request | SpecCheck) -> Question | SpecCheck:
         """For the decode process."""
+        if isinstance(request, SpecCheck):
+            return request
         terms = request.terms
         if terms != self._terms:
             self._terms, self._pickled = terms, pickle.dumps(terms)
-        return Question(str(request.path), self._pickled, slot)
+        return Question(str(request.path), self._pickled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class Unread:
     number: int
 
 
+_TOGETHER_SECONDS: Final = 0.01  # what is done waits so long for the next, at most
+
 Answer = dict[str, Ready | NotReady]
 
 
@@ -162,6 +166,12 @@ class Slotted(NamedTuple):
     placed: list[Placed]
 
 
+Asked = list[tuple[Lease, Question | SpecCheck]]
+"""What a process is asked at once, and where each answer's arrays go."""
+
+Said = Answer | Decoded | Checked | Slotted | Unread
+"""What a decode process says to one question."""
+
 Prepare = Callable[[Request | SpecCheck], Answer | Decoded | Checked]
 
 
@@ -187,32 +197,50 @@ def serve(connection: Connection, load_codecs: Callable[[], Prepare]) -> None:
     connection.send(os.getpid())
     while True:
         try:
-            question: Question | SpecCheck = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the analyser
+            asked: Asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the analyser
         except EOFError:
             return
         try:
-            _answer(question, prepare, connection, slots)
+            _answer(asked, prepare, connection, slots)
         except Exception as error:  # noqa: BLE001 - the edge of the process: multiprocessing would print the message, patient data and all
             connection.send(Broken(telemetry.traceback_without_messages(error)))
             return
 
 
-def _answer(question: Question | SpecCheck, prepare: Prepare, connection: Connection, slots: SlotMemory) -> None:
-    request = question if isinstance(question, SpecCheck) else Request(Path(question.path), *_terms(question.terms))
+def _answer(asked: Asked, prepare: Prepare, connection: Connection, slots: SlotMemory) -> None:
+    """In messages of several answers, in order: each wakes the analyser, which costs as much as what it does with an answer."""
+    done: list[Said] = []
+    began = time.monotonic()
+    for place, (slot, question) in enumerate(asked, 1):
+        request = question if isinstance(question, SpecCheck) else Request(Path(question.path), *_terms(question.terms))
+        slots.begin(slot)
+        try:
+            done.append(_said(request, prepare, slots, slot))
+        except Exception:
+            _send(connection, done)
+            raise
+        if place == len(asked) or time.monotonic() - began > _TOGETHER_SECONDS:
+            _send(connection, done)
+            began = time.monotonic()
+        if isinstance(request, Request) and request.is_read_once:
+            drop_pages(request.path)
+
+
+def _said(request: Request | SpecCheck, prepare: Prepare, slots: SlotMemory, slot: Lease) -> Said:
     try:
         answer = prepare(request)
     except OSError as error:
         if error.errno is None:
             raise
-        connection.send(Unread(error.errno))
-        return
-    if isinstance(question, SpecCheck) or isinstance(request, SpecCheck) or isinstance(answer, Checked):
-        connection.send(answer)
-        return
-    connection.send_bytes(pickle.dumps(_placed(answer, slots, question.slot)))  # `send` looks each class up in a chain of tables
-    del answer  # its arrays may lie in the file's pages
-    if request.is_read_once:
-        drop_pages(request.path)
+        return Unread(error.errno)
+    return answer if isinstance(answer, Checked) else _placed(answer, slots, slot)
+
+
+def _send(connection: Connection, done: list[Said]) -> None:
+    """And forget them: arrays that are too large for a slot may lie in the file's pages."""
+    if done:
+        connection.send_bytes(pickle.dumps(done))  # `send` looks each class up in a chain of tables
+        done.clear()
 
 
 def _shared_slots(connection: Connection) -> SlotMemory:
