@@ -219,3 +219,13 @@ def _next_descriptor() -> int:
     descriptor = os.dup(0)
     os.close(descriptor)
     return descriptor
+
+
+def test_a_bug_between_images_ends_the_process_in_place_of_letting_images_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(pool: DecodePool) -> None:
+        monkeypatch.setattr(pool, "_next", None)
+        await pool.ask(request("good"))
+        await pool.ask(request("good"))
+
+    with pytest.raises(SystemExit):
+        with_pool(scenario)

@@ -71,6 +71,8 @@ class DecodePool:
         for index in range(self._slots.area.count):
             self._free.put_nowait(Lease(index, 1))
         self._serving = [asyncio.create_task(self._serve(worker)) for worker in self._workers]
+        for serving in self._serving:
+            serving.add_done_callback(_end_with)
 
     async def ask(self, request: Request) -> Answer:
         """A tensor, or a reason, for each release of the request. Raises WorkerDied; a new process takes the dead one's place."""
@@ -171,3 +173,10 @@ class DecodePool:
         for threads in (self._threads, self._device):
             threads.shutdown(wait=False)
         self._slots.close()
+
+
+def _end_with(serving: asyncio.Task[None]) -> None:
+    """A bug of ours: images would wait for ever for whoever should ask a process, so this one ends, and the supervisor starts another."""
+    if not serving.cancelled() and (error := serving.exception()) is not None:
+        log.critical("decode_pool_broken", problem=telemetry.traceback_without_messages(error))
+        raise SystemExit(1)
