@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
@@ -25,6 +25,13 @@ _LONG_VRS = frozenset(b"OB OD OF OL OV OW SQ SV UC UN UR UT UV".split())
 _VR = re.compile(rb"[A-Z]{2}")
 # An element with a 16-bit length, the 32-bit length of the others, and the header of implicit VR (PS3.5 7.1.2, 7.1.3), by byte order.
 _LAYOUTS = {order: (Struct(f"{order}HH2sH"), Struct(f"{order}L"), Struct(f"{order}HHL")) for order in "<>"}
+# The first of them with tag and VR as one number each: most elements are only passed by, and numbers are made and looked up faster.
+_PASSED = {order: Struct(f"{order}LHH") for order in "<>"}
+_VR_NUMBERS = {
+    order: tuple(frozenset(Struct(f"{order}H").unpack(vr)[0] for vr in vrs) for vrs in (_SHORT_VRS, _LONG_VRS)) for order in "<>"
+}
+Place = tuple[int, int, int | None]
+"""Where an element begins, where its value does, and the value's length; None: undefined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,16 @@ class Encoding:
 EXPLICIT_LITTLE = Encoding(is_implicit=False, byte_order="<")
 _IMPLICIT_LITTLE = Encoding(is_implicit=True, byte_order="<")
 _EXPLICIT_BIG = Encoding(is_implicit=False, byte_order=">")
+
+
+class Wanted:
+    """Tags that somebody looks for in a data set, up to `last`."""
+
+    def __init__(self, tags: Iterable[int], last: int) -> None:
+        self.last = last
+        self.tags = frozenset((*tags, last))
+        # By byte order, as `_PASSED` reads them.
+        self.numbers = {"<": {(tag & 0xFFFF) << 16 | tag >> 16: tag for tag in self.tags}, ">": {tag: tag for tag in self.tags}}
 
 
 class Element(NamedTuple):
@@ -57,20 +74,29 @@ def encoding_of(transfer_syntax_uid: str) -> Encoding:
     return _EXPLICIT_BIG if transfer_syntax_uid == ExplicitVRBigEndian else EXPLICIT_LITTLE
 
 
-def elements(data: memoryview, encoding: Encoding, wanted: frozenset[int] | None = None) -> Iterator[Element]:
-    """The elements of the top level, or the `wanted` ones and perhaps others.
-
-    A value is not looked at before the caller asks for the next element.
-    """
+def elements(data: memoryview, encoding: Encoding) -> Iterator[Element]:
+    """The elements of the top level. A value is not looked at before the caller asks for the next element."""
     position = 0
     while position < len(data):
-        if wanted is not None and not encoding.is_implicit:
-            position = _first_wanted(data, position, wanted, _LAYOUTS[encoding.byte_order][0])
         element = _element(data, position, encoding)
         yield element
-        position = _end_of(data, element, encoding)
-        if position > len(data):
-            raise CannotUnderstand(f"The data set ends inside {name_of(element.tag)}")
+        position = _end_within(data, element, encoding)
+
+
+def find(data: memoryview, encoding: Encoding, wanted: Wanted) -> dict[int, Place]:
+    """Where those of the wanted elements lie that the top level has, by tag. Nothing is looked at behind the header of the last one."""
+    found: dict[int, Place] = {}
+    position = 0
+    while position < len(data):
+        if not encoding.is_implicit:
+            position = _pass(data, position, encoding.byte_order, wanted, found)
+        element = _element(data, position, encoding)
+        if element.tag in wanted.tags:
+            found[element.tag] = element.start, element.value, element.length
+            if element.tag == wanted.last:
+                break
+        position = _end_within(data, element, encoding)
+    return found
 
 
 def first_item(data: memoryview, sequence: Element, encoding: Encoding) -> Iterator[Element]:
@@ -87,16 +113,29 @@ def first_item(data: memoryview, sequence: Element, encoding: Encoding) -> Itera
         position = _end_of(data, element, inside)
 
 
-def _first_wanted(data: memoryview, position: int, wanted: frozenset[int], layout: Struct) -> int:
-    """The position of the first element that is wanted, has no 16-bit length, or is the last one that begins within the data."""
-    unpack, last = layout.unpack_from, len(data) - layout.size
-    while position <= last:
-        group, number, vr, length = unpack(data, position)
-        following = position + 8 + length
-        if following >= last or vr not in _SHORT_VRS or group << 16 | number in wanted:
-            break
-        position = following
-    return position
+def _pass(data: memoryview, position: int, order: str, wanted: Wanted, found: dict[int, Place]) -> int:
+    """Note what is wanted, up to an element that needs a closer look, of which the position.
+
+    That is one without a length, of a strange VR, the last one that is wanted, or the last one whose header lies within the data.
+    """
+    unpack, unpack_length, numbers, last = _PASSED[order].unpack_from, _LAYOUTS[order][1].unpack_from, wanted.numbers[order], position
+    short, long = _VR_NUMBERS[order]
+    try:
+        while True:
+            number, vr, length = unpack(data, position)
+            value = position + 8
+            if vr not in short:
+                value = position + 12
+                (length,) = unpack_length(data, position + 8) if vr in long else (_UNDEFINED,)
+                if length == _UNDEFINED:
+                    return position
+            if number in numbers:
+                if numbers[number] == wanted.last:
+                    return position
+                found[numbers[number]] = position, value, length
+            last, position = position, value + length
+    except struct.error:
+        return last
 
 
 def name_of(tag: int) -> str:
@@ -125,6 +164,13 @@ def _strange(vr: bytes, tag: int) -> str:
     if _VR.fullmatch(vr):
         return f"{name_of(tag)} has the unknown value representation {vr.decode()}; leave it out, or send it as UN"
     return "The data set is not encoded in its Transfer Syntax"
+
+
+def _end_within(data: memoryview, element: Element, encoding: Encoding) -> int:
+    position = _end_of(data, element, encoding)
+    if position > len(data):
+        raise CannotUnderstand(f"The data set ends inside {name_of(element.tag)}")
+    return position
 
 
 def _end_of(data: memoryview, element: Element, encoding: Encoding) -> int:

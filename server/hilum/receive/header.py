@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from hilum.receive.elements import Encoding, elements, encoding_of, name_of
+from hilum.receive.elements import Encoding, Wanted, encoding_of, find, name_of
 from hilum.receive.refusals import CannotUnderstand
 
 MAXIMUM_HEADER_BYTES = 16 << 20
@@ -25,7 +25,7 @@ _NAMES = {
 }
 # Who made the object (PS3.3 C.7.5.1): what tells our own documents from images.
 _MANUFACTURER, _DEVICE_SERIAL_NUMBER = 0x00080070, 0x00181000
-_READ = frozenset((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER, _PIXEL_DATA))
+_READ = Wanted((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER), last=_PIXEL_DATA)
 # PS3.5 9.1. Components with a leading zero are tolerated: they exist, and refusing an image for one helps nobody.
 _UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 
@@ -75,22 +75,17 @@ def _inflate_beginning(data_set: bytes | memoryview) -> memoryview:
 
 
 def _read(data: memoryview, encoding: Encoding) -> Header:
-    values: dict[int, bytes] = {}
-    end, pixels_start, pixels_end = len(data), None, None
-    for element in elements(data, encoding, _READ):
-        if element.tag == _PIXEL_DATA:
-            end, pixels_start = element.start, element.value
-            pixels_end = None if element.length is None else element.value + element.length
-            break
-        if element.tag in _READ:
-            values[element.tag] = bytes(data[element.value : element.value + min(element.length or 0, 128)])
+    found = find(data, encoding, _READ)
+    end, pixels_start, pixels_length = found.pop(_PIXEL_DATA, (len(data), None, None))
+    pixels_end = None if pixels_start is None or pixels_length is None else pixels_start + pixels_length
+    values = {tag: bytes(data[value : value + min(length or 0, 128)]).rstrip(b"\0 ") for tag, (_, value, length) in found.items()}
     sop_class, sop_instance, study, series = (_uid(tag, values.get(tag, b"")) for tag in _NAMES)
-    maker = (values.get(tag, b"").rstrip(b"\0 ").decode("utf-8", "replace") for tag in (_MANUFACTURER, _DEVICE_SERIAL_NUMBER))
+    maker = (values.get(tag, b"").decode("utf-8", "replace") for tag in (_MANUFACTURER, _DEVICE_SERIAL_NUMBER))
     return Header(sop_class, sop_instance, study, series, data[:end], pixels_start, pixels_end, *maker)
 
 
 def _uid(tag: int, value: bytes) -> str:
-    text = value.rstrip(b"\0 ").decode("latin-1")
+    text = value.decode("latin-1")
     if not text:
         raise CannotUnderstand(f"{_NAMES[tag]} {name_of(tag)} is missing; fill it in")
     if not is_uid(text):
