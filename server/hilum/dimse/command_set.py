@@ -14,12 +14,22 @@ AFFECTED_SOP_CLASS_UID, COMMAND_FIELD, MESSAGE_ID, MESSAGE_ID_BEING_RESPONDED_TO
 PRIORITY, COMMAND_DATA_SET_TYPE, STATUS, ERROR_COMMENT, AFFECTED_SOP_INSTANCE_UID = 0x0700, 0x0800, 0x0900, 0x0902, 0x1000
 
 _ELEMENT = struct.Struct("<HHL")
+_GROUP_LENGTH = struct.Struct("<HHLL")
 
 
 def encode(elements: Mapping[int, bytes]) -> bytes:
     """Element number to value, with Command Group Length; what is empty is left out."""
-    body = b"".join(_ELEMENT.pack(0, number, len(value)) + value for number, value in sorted(elements.items()) if value)
-    return _ELEMENT.pack(0, 0, 4) + struct.pack("<L", len(body)) + body
+    return with_length(b"".join([element(number, value) for number, value in sorted(elements.items())]))
+
+
+def element(number: int, value: bytes) -> bytes:
+    """One element of a command set; nothing where it is empty."""
+    return _ELEMENT.pack(0, number, len(value)) + value if value else b""
+
+
+def with_length(body: bytes) -> bytes:
+    """Elements in ascending order, behind Command Group Length."""
+    return _GROUP_LENGTH.pack(0, 0, 4, len(body)) + body
 
 
 def decode(encoded: bytes) -> dict[int, bytes]:

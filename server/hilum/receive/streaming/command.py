@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import struct
+from typing import NamedTuple
 
 from hilum.dimse import command_set, pdu
-from hilum.dimse.command_set import number, text, uid, us
+from hilum.dimse.command_set import number, text, uid
 from hilum.receive.streaming.protocol import ProtocolError, Reason
 
 UNRECOGNISED_OPERATION = 0x0211  # PS3.7 annex C.5.12
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+# Four elements of a response as one, in a row: which these are does not depend on the request.
+_ANSWERED = struct.Struct("<" + 4 * "HHLH")
+
+
+class Command(NamedTuple):
     """What we use of a request. What is missing is empty or None."""
 
     field: int
@@ -45,21 +49,24 @@ def decode(encoded: bytes) -> Command:
 
 def response(request: Command, status: int, comment: str = "") -> bytes:
     """The response to a request with a Message ID (PS3.7 9.3.1.2, 9.3.5.2)."""
-    return command_set.encode(
-        {
-            command_set.AFFECTED_SOP_CLASS_UID: uid(request.sop_class_uid),
-            command_set.COMMAND_FIELD: us(request.field | command_set.IS_RESPONSE),
-            command_set.MESSAGE_ID_BEING_RESPONDED_TO: us(request.message_id or 0),
-            command_set.COMMAND_DATA_SET_TYPE: us(command_set.NO_DATA_SET),
-            command_set.STATUS: us(status),
-            command_set.ERROR_COMMENT: command_set.comment(comment),
-            command_set.AFFECTED_SOP_INSTANCE_UID: uid(request.sop_instance_uid),
-        }
+    answered = _ANSWERED.pack(
+        *(0, command_set.COMMAND_FIELD, 2, request.field | command_set.IS_RESPONSE),
+        *(0, command_set.MESSAGE_ID_BEING_RESPONDED_TO, 2, request.message_id or 0),
+        *(0, command_set.COMMAND_DATA_SET_TYPE, 2, command_set.NO_DATA_SET),
+        *(0, command_set.STATUS, 2, status),
+    )
+    return command_set.with_length(
+        command_set.element(command_set.AFFECTED_SOP_CLASS_UID, uid(request.sop_class_uid))
+        + answered
+        + command_set.element(command_set.ERROR_COMMENT, command_set.comment(comment))
+        + command_set.element(command_set.AFFECTED_SOP_INSTANCE_UID, uid(request.sop_instance_uid))
     )
 
 
 def p_data(context_id: int, encoded: bytes, maximum_bytes: int) -> bytes:
     """A command set as P-DATA-TF PDUs of at most this length each (0: any), PS3.8 annex D.1."""
     size = max(1, maximum_bytes - pdu.ITEM.size) if maximum_bytes else len(encoded)
+    if len(encoded) <= size:
+        return pdu.beginning(len(encoded) + 2, context_id, pdu.IS_COMMAND | pdu.IS_LAST) + encoded
     parts = (encoded[begin : begin + size] for begin in range(0, len(encoded), size))
     return b"".join(pdu.p_data(context_id, parts, is_command=True))
