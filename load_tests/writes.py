@@ -32,7 +32,7 @@ from load_tests.serving import REPOSITORY
 _RESULT: Final = REPOSITORY / "load_tests/results/bench-writes.json"
 _OBJECT: Final = os.urandom(10_242_000)
 _PDU_BYTES: Final = 131_060  # of storescu at its largest
-_AT_ONCE: Final = (448 << 10, 512 << 10)  # what the receive loop's buffer holds when it is handed on
+_AT_ONCE: Final = (448 << 10, 512 << 10)  # as the receive loop hands on what its buffer holds
 _WRITE_OUT_BYTES: Final = 1 << 20
 _STEPS: Final = ("write", "read", "drop")
 _AGAIN: Final = ("mapped", "past the cache")

@@ -223,8 +223,23 @@ def test_of_equal_pdus_those_are_taken_at_once_that_are_here_as_a_whole() -> Non
 def test_a_peer_is_acknowledged_at_once_when_all_that_was_there_is_read() -> None:
     peer = Scripted(bytes(1 << 20), bytes(100))
     connection = Connection(peer)
-    assert (len(connection.take(1 << 20)), peer.told) == (512 << 10, 0), "there is more"
+    assert (len(connection.take(1 << 20)), peer.told) == (640 << 10, 0), "there is more"
     assert (len(connection.take(1 << 20)), peer.told) == (100, 1)
+
+
+def test_behind_an_answer_the_whole_buffer_is_free() -> None:
+    peer = Scripted(bytes(600 << 10), bytes(1 << 20))
+    connection = Connection(peer)
+    assert len(connection.take(1 << 20)) == 600 << 10
+    connection.send(b"answer")
+    assert len(connection.take(1 << 20)) == 640 << 10
+
+
+def test_what_came_before_the_answer_is_kept() -> None:
+    connection = Connection(Scripted(b"message 1, message 2"))
+    connection.take(9)
+    connection.send(b"answer")
+    assert bytes(connection.take(100)) == b", message 2"
 
 
 class Scripted(socket.socket):
@@ -241,6 +256,9 @@ class Scripted(socket.socket):
 
     def setsockopt(self, *_: object) -> None:  # type: ignore[override]
         self.told += 1
+
+    def sendall(self, *_: object) -> None:  # type: ignore[override]
+        """Nobody is there."""
 
 
 HALF = message(store("1.2.3")) + pdu(4, pdv(bytes(100_000), is_last=False))
