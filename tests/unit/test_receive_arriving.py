@@ -58,7 +58,7 @@ class House:
         """The file that was put last, and what was said of it."""
         item = self.indexer._queue.get_nowait()
         assert item is not None
-        return item.file, item.instance
+        return Path(item.file), item.instance
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,9 @@ def describe(file: Path) -> Instance:
     return instance_of(file, meta, header, digests, found.st_size, found.st_mtime)
 
 
-def instance_of(file: Path, meta: FileMeta, header: Header, digests: tuple[str, str], size_bytes: int, received_at: float) -> Instance:
+def instance_of(
+    file: Path | str, meta: FileMeta, header: Header, digests: tuple[str, str], size_bytes: int, received_at: float
+) -> Instance:
     """What the row says. `digests`: of the data set and of its Pixel Data; `size_bytes`: of the file."""
     return Instance(
         sop_instance_uid=header.sop_instance_uid,

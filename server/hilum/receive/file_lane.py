@@ -5,6 +5,8 @@ So whoever finds what a killed one left there, another that takes files or the s
 
 from __future__ import annotations
 
+import functools
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -28,11 +30,15 @@ def takers(processes: Iterable[str]) -> list[str]:
     return [name for name in processes if _TAKER.fullmatch(name)]
 
 
-def in_lane_of(files: Iterable[Path], arrivals: Iterable[Arrival]) -> list[Arrival]:
+def in_lane_of(files: Iterable[Path | str], arrivals: Iterable[Arrival]) -> list[Arrival]:
     """The arrivals, each in the lane of the folder in which its file waits for its row; the others as they are."""
-    return [_in_lane(file.parent, arrival) for file, arrival in zip(files, arrivals, strict=True)]
+    lane_of = functools.cache(_lane_of)  # a batch comes from few folders
+    return [_in_lane(lane_of(os.path.dirname(file)), arrival) for file, arrival in zip(files, arrivals, strict=True)]  # noqa: PTH120
 
 
-def _in_lane(folder: Path, arrival: Arrival) -> Arrival:
-    lane = _LANES.get(folder.suffix)
+def _lane_of(folder: str) -> Lane | None:
+    return _LANES.get(Path(folder).suffix)
+
+
+def _in_lane(lane: Lane | None, arrival: Arrival) -> Arrival:
     return arrival if lane is None else replace(arrival, lane=lane)

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import queue
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
@@ -44,27 +46,28 @@ _PATIENCE_SECONDS = 60.0
 # Trying again at once would help nobody, and one such file must not hold up the others.
 _LOST = frozenset({errno.ENOENT, errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _CLOSED = frozenset({errno.EACCES, errno.EPERM})  # the same, of a file that another user has left behind
-_NOTHING: Mapping[Path, Instance] = MappingProxyType({})
+File = Path | str
+"""Text for what comes in (see `Archive.place`), a Path for what a scan has found."""
+_NOTHING: Mapping[File, Instance] = MappingProxyType({})
 _BACKOFF_SECONDS, _MAXIMUM_BACKOFF_SECONDS = 0.25, 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(NamedTuple):
     """A durable file that waits for its row. `instance`: what was learnt of it while it came in; `is_left_behind`: see Arrival."""
 
-    file: Path
+    file: File
     instance: Instance | None
     at: float
     is_left_behind: bool = False
 
 
 def index(
-    files: Sequence[Path],
+    files: Sequence[File],
     settings: Settings,
     ledger: Ledger,
     archive: Archive,
-    known: Mapping[Path, Instance] = _NOTHING,
-    left_behind: Collection[Path] = (),
+    known: Mapping[File, Instance] = _NOTHING,
+    left_behind: Collection[File] = (),
 ) -> Counter[RecordOutcome]:
     """Record these files and move each to where its outcome wants it. Idempotent. Raises SQLAlchemyError with nothing lost.
 
@@ -94,26 +97,26 @@ def index(
 
 
 def _index_singly(
-    files: Sequence[Path], error: Exception, archive: Archive, again: Callable[[Sequence[Path]], Counter[RecordOutcome]]
+    files: Sequence[File], error: Exception, archive: Archive, again: Callable[[Sequence[File]], Counter[RecordOutcome]]
 ) -> Counter[RecordOutcome]:
     """One bad file must not hold up its batch."""
     if len(files) == 1:
-        _log.error("quarantined", file=files[0].name, problem=f"the ledger refuses it: {type(error).__name__}")
+        _log.error("quarantined", file=_name(files[0]), problem=f"the ledger refuses it: {type(error).__name__}")
         archive.quarantine(files[0])
         return Counter()
     return sum((again([file]) for file in files), Counter())
 
 
-def _described(file: Path, archive: Archive, lost: Collection[int]) -> Instance | None:
+def _described(file: File, archive: Archive, lost: Collection[int]) -> Instance | None:
     try:
-        return describe(file)
+        return describe(Path(file))
     except CannotUnderstand as problem:
-        _log.error("quarantined", file=file.name, problem=problem.comment)
+        _log.error("quarantined", file=_name(file), problem=problem.comment)
         archive.quarantine(file)
     except OSError as error:
         if error.errno not in lost:
             raise
-        _log.error("unreadable", file=file.name, problem=error.strerror, advice="left in unindexed for the next start")
+        _log.error("unreadable", file=_name(file), problem=error.strerror, advice="left in unindexed for the next start")
     return None
 
 
@@ -125,15 +128,19 @@ def _write_span(instance: Instance, outcome: RecordOutcome) -> None:
         tracing.write(tracing.Ended(place, trace.root, "index", instance.received_at, time.time(), attributes=said))
 
 
-def _settle(file: Path, outcome: RecordOutcome, archive: Archive) -> None:
+def _name(file: File) -> str:
+    return os.path.basename(file)  # noqa: PTH119 - see `File`
+
+
+def _settle(file: File, outcome: RecordOutcome, archive: Archive) -> None:
     """What follows for the file. One that cannot be moved is still found by readers, and the scan at start tries again."""
     move = {RecordOutcome.DUPLICATE: archive.discard, RecordOutcome.CONFLICT: archive.quarantine}.get(outcome, archive.settle)
     if outcome is RecordOutcome.CONFLICT:
-        _log.warning("conflict", file=file.name, advice="other pixels under a known SOP Instance UID; the first ones stay in use")
+        _log.warning("conflict", file=_name(file), advice="other pixels under a known SOP Instance UID; the first ones stay in use")
     try:
         move(file)
     except OSError as error:
-        _log.warning("not_settled", file=file.name, problem=error.strerror)
+        _log.warning("not_settled", file=_name(file), problem=error.strerror)
 
 
 class Indexer:
@@ -173,7 +180,7 @@ class Indexer:
         """One that a process before this one acknowledged."""
         self._queue.put(Acknowledged(file, None, time.monotonic(), is_left_behind=True))
 
-    def put(self, file: Path, instance: Instance | None = None) -> None:
+    def put(self, file: File, instance: Instance | None = None) -> None:
         """Index this file soon; with what is known of it, it need not be read again. Never blocks."""
         is_kept = instance is not None and len(instance.header) <= _MAXIMUM_KNOWN_HEADER_BYTES and self._queue.qsize() < _MAXIMUM_KNOWN
         self._queue.put(Acknowledged(file, instance if is_kept else None, time.monotonic()))
@@ -231,7 +238,7 @@ class Indexer:
         self._begun_at, pause = time.monotonic(), _BACKOFF_SECONDS
         while not self._try(batch) and not self._stopping.wait(pause):
             pause = min(2 * pause, _MAXIMUM_BACKOFF_SECONDS)
-            batch = [item for item in batch if item.file.exists()]  # the others were indexed singly, or quarantined
+            batch = [item for item in batch if os.path.exists(item.file)]  # noqa: PTH110 - the others were indexed singly, or quarantined
 
     def _try(self, batch: list[Acknowledged]) -> bool:
         try:

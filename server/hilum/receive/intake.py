@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
@@ -61,7 +60,7 @@ class Intake:
         # As many associations as there may be do not reach the reserve before they have looked.
         return min(_LOOK_BYTES, room // self._settings.maximum_associations)
 
-    def index(self, file: Path, instance: Instance | None, size_bytes: int) -> None:
+    def index(self, file: str, instance: Instance | None, size_bytes: int) -> None:
         """A durable image gets its row soon."""
         self._indexer.put(file, instance)
         telemetry.RECEIVED_BYTES.inc(size_bytes)
@@ -111,8 +110,8 @@ class IncomingImage:
         if (archived := self._archived) is None:
             raise ValueError("no data set was written")
         with telemetry.cpu("sync"):
-            file = archived.commit()
-        self._intake.index(file, self._instance(file, archived), self._digests.size_bytes)
+            archived.make_durable()
+        self._intake.index(archived.file, self._instance(archived), self._digests.size_bytes)
         if self._trace is not None:
             self._write_span(self._trace)
         return Taken.IMAGE
@@ -128,11 +127,11 @@ class IncomingImage:
         place = tracing.new_place(trace)
         tracing.write(tracing.Ended(place, parent, "receive", self._began, time.time(), "server", said))
 
-    def _instance(self, file: Path, archived: Incoming) -> Instance | None:
+    def _instance(self, archived: Incoming) -> Instance | None:
         """What the row will say; None: deflated, so its pixels have not been seen."""
         if self._meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian:
             return None
-        return instance_of(file, self._meta, self._header, self._digests.hexdigests(), archived.size_bytes, archived.modified_at)
+        return instance_of(archived.file, self._meta, self._header, self._digests.hexdigests(), archived.size_bytes, archived.modified_at)
 
     def close(self) -> None:
         """Once, at the end."""

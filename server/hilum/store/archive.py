@@ -49,9 +49,9 @@ def place_of_quarantined(path: str) -> str:
     return path.removeprefix(f"{_QUARANTINE}/")
 
 
-def place_of(file: Path) -> str:
+def place_of(file: Path | str) -> str:
     """The place of a complete object, relative to the archive; it depends on the file's own name only."""
-    name = file.name  # pathlib looks for it each time
+    name = os.path.basename(file)  # noqa: PTH119 - see `Archive.place`
     return f"{name[:2]}/{name[2:4]}/{name}"
 
 
@@ -76,6 +76,7 @@ class Archive:
         if Path(process).name != process:
             raise ValueError(f"{process!r} cannot name a folder")
         self.root = root
+        self._root = str(root)
         self.process = process
         self._inbox = root / _UNINDEXED / process
         self._writing = Writing(write_out_bytes, aligned_bytes, direct_io)
@@ -102,7 +103,9 @@ class Archive:
             self._naming = naming = naming_of(self._inbox, self._name_sync)
             return naming
 
-    def place(self, file: Path) -> None:
+    # Who takes each object through these steps names it by text: to make a Path and ask it for its name costs more than a step.
+
+    def place(self, file: Path | str) -> None:
         """Give an object its place as a second name, before its row is committed: a row never names a file that is not there.
 
         Where the file system has no hard links, or no room, `settle` moves the file after the commit.
@@ -115,20 +118,20 @@ class Archive:
                 Path(target).parent.mkdir(parents=True, exist_ok=True)
                 os.link(file, target)
 
-    def settle(self, file: Path) -> None:
+    def settle(self, file: Path | str) -> None:
         """Its row is committed: take an object out of `unindexed`.
 
         Nothing is synced: links and renames are atomic and in order in the file system's journal, and the scan at start repeats them.
         """
         target = self._target(file)
-        if os.path.exists(target):  # noqa: PTH110 - see `_target`
-            file.unlink(missing_ok=True)
+        if os.path.exists(target):  # noqa: PTH110 - see `place`
+            _unlink(file)
         else:
-            _move(file, Path(target))
+            _move(Path(file), Path(target))
 
-    def _target(self, file: Path) -> str:
-        """The place of an object. As text: a Path for each step with each object costs more than the steps."""
-        return f"{self.root}/{place_of(file)}"
+    def _target(self, file: Path | str) -> str:
+        """The place of an object."""
+        return f"{self._root}/{place_of(file)}"
 
     def take_back(self, file: Path) -> None:
         """Put an object that has its place among those of this process that wait for their rows. Gone meanwhile: nothing."""
@@ -142,15 +145,15 @@ class Archive:
         for folder in sorted(self.root.glob(_FOLDERS)):
             yield from (file for file in folder.glob(f"*{_COMPLETE}") if file == self.root / place_of(file))
 
-    def quarantine(self, file: Path) -> None:
+    def quarantine(self, file: Path | str) -> None:
         """Move an object out of the way of everything, for a person to look at."""
-        (self.root / place_of(file)).unlink(missing_ok=True)
-        _move(file, self.root / quarantine_path(place_of(file)))
+        _unlink(self._target(file))
+        _move(Path(file), self.root / quarantine_path(place_of(file)))
 
-    def discard(self, file: Path) -> None:
+    def discard(self, file: Path | str) -> None:
         """Delete an object whose bytes are kept elsewhere."""
-        (self.root / place_of(file)).unlink(missing_ok=True)
-        file.unlink(missing_ok=True)
+        _unlink(self._target(file))
+        _unlink(file)
 
     def bring(self, path: str) -> None:
         """Move the object of a row's `path` there, into quarantine or out of it, wherever it lies. Idempotent; no object: nothing."""
@@ -311,11 +314,14 @@ class Archive:
 
 
 class Incoming:
-    """One object being received. Left without `commit`, as by an exception, it leaves nothing behind."""
+    """One object being received. Left without `commit`, as by an exception, it leaves nothing behind.
+
+    `file`: what it will be called.
+    """
 
     def __init__(self, folder: Path, naming: Naming, writing: Writing) -> None:
         name = f"{folder}/{new_name(time.time())}"
-        self._part, self._complete = f"{name}{_PART}", f"{name}{_COMPLETE}"
+        self._part, self.file = f"{name}{_PART}", f"{name}{_COMPLETE}"
         self._naming = naming
         self._writing, self._written_out = writing, 0
         self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
@@ -365,22 +371,26 @@ class Incoming:
             self._written_out = self.size_bytes
 
     def commit(self) -> Path:
-        """Make the object durable under its final name; only then may it be acknowledged. Raises OSError."""
+        """`make_durable`, and where the object lies."""
+        self.make_durable()
+        return Path(self.file)
+
+    def make_durable(self) -> None:
+        """Make the object durable under its final name, `file`; only then may it be acknowledged. Raises OSError."""
         self._write_all([self._end] if self._end else [])
         self._naming.before(self._fd)
         found = os.fstat(self._fd)
         if found.st_size != self.size_bytes:
             raise OSError(errno.EIO, f"{found.st_size} of {self.size_bytes} bytes are in the file")
         self.modified_at = found.st_mtime
-        os.rename(self._part, self._complete)  # noqa: PTH104 - see `Archive._target`
+        os.rename(self._part, self.file)  # noqa: PTH104 - see `Archive.place`
         self._naming.after()
         self._is_committed = True
-        return Path(self._complete)
 
     def abort(self) -> None:
         """Remove every trace."""
-        Path(self._part).unlink(missing_ok=True)
-        Path(self._complete).unlink(missing_ok=True)
+        _unlink(self._part)
+        _unlink(self.file)
 
     def __enter__(self) -> Self:
         """Receive."""
@@ -435,6 +445,12 @@ def _files_of(folder: Path) -> list[Path]:
         return [folder / name for name in os.listdir(folder)]  # noqa: PTH208 - names are enough
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _unlink(file: Path | str) -> None:
+    """If it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(file)  # noqa: PTH108 - see `Archive.place`
 
 
 def _move(file: Path, target: Path) -> None:
