@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import struct
 from dataclasses import dataclass, replace
 from typing import Final
@@ -31,21 +32,27 @@ class FileMeta:
 
 def encode(meta: FileMeta) -> bytes:
     """Preamble, prefix and group 0002, always explicit little endian (PS3.10 7.1)."""
-    group = b"".join(
-        (
-            struct.pack("<HH2sHL", 0x0002, 0x0001, b"OB", 0, len(_VERSION)) + _VERSION,
-            _text(0x0002, b"UI", meta.sop_class_uid),
-            _text(0x0003, b"UI", meta.sop_instance_uid),
-            _text(0x0010, b"UI", meta.transfer_syntax_uid),
-            _text(0x0012, b"UI", IMPLEMENTATION_CLASS_UID),
-            _text(0x0013, b"SH", IMPLEMENTATION_VERSION_NAME),
-            _text(0x0016, b"AE", meta.calling_ae_title),  # Source
-            _text(0x0017, b"AE", meta.calling_ae_title),  # Sending
-            _text(0x0018, b"AE", meta.called_ae_title),  # Receiving
-            _address(0x0027, meta.peer_address),  # Sending
-        )
-    )
+    before, behind = _around(meta.sop_class_uid, meta.transfer_syntax_uid, meta.calling_ae_title, meta.called_ae_title, meta.peer_address)
+    group = before + _text(0x0003, b"UI", meta.sop_instance_uid) + behind
     return _PREFIX + struct.pack("<HH2sHL", 0x0002, 0x0000, b"UL", 4, len(group)) + group
+
+
+@functools.lru_cache(maxsize=64)
+def _around(
+    sop_class_uid: str, transfer_syntax_uid: str, calling_ae_title: str, called_ae_title: str, peer_address: str
+) -> tuple[bytes, bytes]:
+    """What the images of one sender have before and behind Media Storage SOP Instance UID."""
+    before = struct.pack("<HH2sHL", 0x0002, 0x0001, b"OB", 0, len(_VERSION)) + _VERSION + _text(0x0002, b"UI", sop_class_uid)
+    behind = (
+        _text(0x0010, b"UI", transfer_syntax_uid),
+        _text(0x0012, b"UI", IMPLEMENTATION_CLASS_UID),
+        _text(0x0013, b"SH", IMPLEMENTATION_VERSION_NAME),
+        _text(0x0016, b"AE", calling_ae_title),  # Source
+        _text(0x0017, b"AE", calling_ae_title),  # Sending
+        _text(0x0018, b"AE", called_ae_title),  # Receiving
+        _address(0x0027, peer_address),  # Sending
+    )
+    return before, b"".join(behind)
 
 
 def _text(number: int, vr: bytes, value: str) -> bytes:
