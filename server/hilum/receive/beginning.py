@@ -47,7 +47,7 @@ class Beginning:
         return self.header
 
     def _read(self) -> Header:
-        return read_header(bytes(self._held), self._transfer_syntax_uid)
+        return read_header(self.held, self._transfer_syntax_uid)
 
     def _look(self) -> None:
         larger = next(self._windows, None)

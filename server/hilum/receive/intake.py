@@ -96,8 +96,11 @@ class IncomingImage:
             return
         self._require_room(unread.first)
         limit = self._intake.permitted(self._granted) - digests.size_bytes
-        with self._archived.lent() as outlet:
+        outlet = self._archived.lend()
+        try:
             digests.library.transfer(unread, size, limit, outlet, digests)
+        finally:
+            self._archived.receive_back(outlet)
 
     def _require_room(self, more: int) -> None:
         size = self._digests.size_bytes + more

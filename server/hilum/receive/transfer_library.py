@@ -24,6 +24,9 @@ _BLOCK_BYTES: Final = 1 << 20
 """Of direct I/O: a quarter of it takes twice the CPU, and every association that receives needs one."""
 
 
+_BothDigests = ctypes.c_char * (2 * _DIGEST_BYTES)
+
+
 class _Transfer(ctypes.Structure):
     _fields_ = (
         ("buffer", ctypes.c_void_p),
@@ -72,11 +75,11 @@ class Library:
         self._transfer, self._update_large = free.hilum_transfer, free.hilum_digests_update
         self._begin, self._update, self._end = quick.hilum_digests_begin, quick.hilum_digests_update, quick.hilum_digests_end
         self._transfer.argtypes, self._transfer.restype = (ctypes.c_void_p,), None
-        self._begin.argtypes, self._begin.restype = (ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64), ctypes.c_void_p
+        self._begin.argtypes, self._begin.restype = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64), ctypes.c_void_p
         for update in (self._update, self._update_large):
             update.argtypes, update.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64), None
-        self._end.argtypes, self._end.restype = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char_p), None
-        self._digests_bytes = int(quick.hilum_digests_bytes())
+        self._end.argtypes, self._end.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p), None
+        self._memory = ctypes.c_char * int(quick.hilum_digests_bytes())
         self._own = threading.local()
         self._block_bytes = block_bytes
         self._blocks: list[ctypes.Array[ctypes.c_char]] = []
@@ -87,7 +90,7 @@ class Library:
 
     def begin(self, pixels_start: int | None, pixels_end: int | None) -> tuple[ctypes.Array[ctypes.c_char], int]:
         """Memory that must outlive what is at the address in it."""
-        memory = ctypes.create_string_buffer(self._digests_bytes)
+        memory = self._memory()
         start, end = (-1 if position is None else position for position in (pixels_start, pixels_end))
         return memory, self._begin(memory, start, end)
 
@@ -101,9 +104,10 @@ class Library:
 
     def end(self, address: int) -> tuple[str, str]:
         """Of the whole, and of Pixel Data; more may follow."""
-        whole, pixels = ctypes.create_string_buffer(_DIGEST_BYTES), ctypes.create_string_buffer(_DIGEST_BYTES)
-        self._end(address, whole, pixels)
-        return whole.raw.hex(), pixels.raw.hex()
+        both = _BothDigests()
+        self._end(address, both, ctypes.byref(both, _DIGEST_BYTES))
+        digits = both.raw.hex()
+        return digits[: 2 * _DIGEST_BYTES], digits[2 * _DIGEST_BYTES :]
 
     def transfer(self, unread: Unread, fragment_bytes: int, limit: int, outlet: Outlet, digests: CompiledDigests) -> None:
         """Take the fragment in progress and PDUs that begin like `unread.beginning`, up to `limit` bytes of the data set.
@@ -119,7 +123,10 @@ class Library:
         buffer = ctypes.c_char.from_buffer(unread.buffer)  # as long as it lives, nobody changes the buffer's size
         said = _said(ctypes.addressof(buffer), unread, outlet, digests)
         said.fragment, said.limit, said.held = fragment_bytes, limit, ctypes.addressof(held)
-        with self._block(said) if outlet.writing.direct_io else contextlib.nullcontext():
+        if outlet.writing.direct_io:
+            with self._block(said):
+                self._transfer(ctypes.byref(said))
+        else:
             self._transfer(ctypes.byref(said))
         unread.start, unread.end, unread.first = said.start, said.end, said.first
         outlet.size_bytes, outlet.written_out = said.size, said.written_out

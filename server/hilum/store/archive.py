@@ -59,7 +59,7 @@ class Archive:
     """The files below `root`. `process` names the folder of objects that this process receives; readers need none.
 
     `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at its end. `aligned_bytes`: all writes
-    of an object but the first and the last end at multiples of it. `name_sync`: see naming.py. `direct_io`: what is lent (`Incoming.lent`)
+    of an object but the first and the last end at multiples of it. `name_sync`: see naming.py. `direct_io`: what is lent (`Incoming.lend`)
     may be written past the page cache.
     """
 
@@ -307,7 +307,7 @@ class Archive:
     def free_bytes(self) -> int:
         """Free space for us on the archive's file system."""
         try:
-            found = os.statvfs(self.root)
+            found = os.statvfs(self._root)
         except FileNotFoundError:
             found = os.statvfs(next(folder for folder in self.root.absolute().parents if folder.exists()))
         return found.f_bavail * found.f_frsize
@@ -335,7 +335,11 @@ class Incoming:
         ready: Pieces = (self._end, *pieces) if self._end else pieces
         come = sum(map(len, ready))
         if not self._writes_at_once(come):
-            ready, self._end = without_end(ready, min(come, (self.size_bytes + come) % self._writing.aligned_bytes))
+            behind_last = (self.size_bytes + come) % self._writing.aligned_bytes
+            if behind_last >= come:
+                self._end = b"".join(ready)
+                return
+            ready, self._end = without_end(ready, behind_last)
         self._write_all(ready)
         self._write_out()
 
@@ -344,14 +348,13 @@ class Incoming:
         is_first = self.size_bytes == 0 and not self._end
         return is_first and (come >= self._writing.aligned_bytes or self._writing.direct_io)
 
-    @contextlib.contextmanager
-    def lent(self) -> Iterator[Outlet]:
-        """Behind the first write: somebody writes by himself."""
-        outlet = Outlet(self._fd, self.size_bytes, self._end, self._written_out, self._writing)
-        try:
-            yield outlet
-        finally:
-            self.size_bytes, self._end, self._written_out = outlet.size_bytes, outlet.end, outlet.written_out
+    def lend(self) -> Outlet:
+        """Behind the first write: somebody writes by himself, until it is given back."""
+        return Outlet(self._fd, self.size_bytes, self._end, self._written_out, self._writing)
+
+    def receive_back(self, outlet: Outlet) -> None:
+        """What was lent, whatever went wrong with it."""
+        self.size_bytes, self._end, self._written_out = outlet.size_bytes, outlet.end, outlet.written_out
 
     def _write_all(self, pieces: Pieces) -> None:
         for begin in range(0, len(pieces), _MAXIMUM_PIECES):
