@@ -21,6 +21,7 @@ _KNOWN = Prepared(select(instance.c.sop_instance_uid).where(instance.c.sop_insta
 # Each may have a header of 16 MiB, and PostgreSQL takes messages of less than 1 GiB.
 _NEW_INSTANCES = insert(instance).returning(instance.c.id, instance.c.sop_instance_uid).execution_options(insertmanyvalues_page_size=60)
 _NEW_INSTANCE = Prepared(_NEW_INSTANCES)
+_FEW = 16
 _NEXT_IDS = Prepared(select(func.nextval("instance_id_seq")).select_from(func.generate_series(1, bindparam("count"))))
 _NEW_READINGS = Prepared(insert(reading))
 _Key = tuple[str, tuple[str, ...]]  # Study Instance UID, and the releases of its route
@@ -73,8 +74,11 @@ def _insert_instances(connection: Connection, new: Sequence[Instance]) -> tuple[
     values = [_instance_values(item, removals) for item in new]
     if connection.dialect.name == "postgresql":
         values = _in_one_order(connection, values)
-    rows = connection.execute(_NEW_INSTANCES, values).all() if len(values) > 1 else [_NEW_INSTANCE.one(connection, *values)]
-    return {row.sop_instance_uid: row.id for row in rows}, removals
+        is_at_once = len(values) > 1
+    else:
+        is_at_once = len(values) > _FEW  # no statement has far to go, and one for several rows is put together anew each time
+    found = connection.execute(_NEW_INSTANCES, values) if is_at_once else [_NEW_INSTANCE.one(connection, item) for item in values]
+    return {row.sop_instance_uid: row.id for row in found}, removals
 
 
 def _in_one_order(connection: Connection, values: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
