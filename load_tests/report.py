@@ -23,7 +23,7 @@ from typing import Any
 from hilum.domain import SR_LADDER
 from hilum.report import build_documents, build_report, compile_template, derive
 from hilum.report.json_report import json_report
-from hilum.report.sources import Headers
+from hilum.report.sources import Extracts
 from load_tests.measure import Goal, circumstances
 from load_tests.report_job import CONTEXT, claimed, pictures, release_with
 from load_tests.serving import REPOSITORY
@@ -59,17 +59,17 @@ def steps(folder: Path) -> dict[str, Step]:
     assert template is not None
     sources = pictures(images, release, folder)
     (report,) = build_documents(job, release, CONTEXT, ("sr",))
-    read = Headers(job)
-    headers = read.reported()
+    extracts = Extracts(job)
+    read = extracts.reported()
     written = build_documents(job, release, CONTEXT, ("sr",), template=template)
     assert written == [report]
     return {
         _REFERENCE: (lambda: build_documents(job, release, CONTEXT, ("sr",)), 1),
         _TEMPLATE: (lambda: build_documents(job, release, CONTEXT, ("sr",), template=template), 20),
-        "  reading the headers": (lambda: Headers(job).reported(), 20),
-        "  filling the template": (lambda: template.fill(job.result, headers, (), None), 20),
+        "  reading the headers": (lambda: Extracts(job).reported(), 20),
+        "  filling the template": (lambda: template.fill(job.result, read, (), None), 20),
         "SR and JSON, template": (lambda: build_documents(job, release, CONTEXT, ("sr", "json"), template=template), 20),
-        _JSON: (lambda: json_report(job, release, CONTEXT, None, read), 20),
+        _JSON: (lambda: json_report(job, release, CONTEXT, None, extracts), 20),
         "JSON alone, header read for it": (lambda: build_documents(job, release, CONTEXT, ("json",)), 20),
         "all with heat map, template": (lambda: build_report(job, release, CONTEXT, ("sr", "json"), sources, template), 1),
         **{f"derive {item.name}": (lambda item=item: derive(report, item, "2.25.1"), 3) for item in SR_LADDER[1:]},  # type: ignore[misc]

@@ -14,7 +14,7 @@ from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
 from hilum.receive.file_meta import decode
 from hilum.report.documents import structured_report
-from hilum.report.sources import Headers
+from hilum.report.sources import Extracts
 from tests.support.results import CONTEXT, make_release, report_of
 
 KOS = "1.2.840.10008.5.1.4.1.1.88.59"
@@ -45,7 +45,7 @@ def key_objects(images: Sequence[Dataset], title: str) -> Dataset:
 def own_report(images: Sequence[Dataset], serial: str) -> Dataset:
     """The structured report that the installation with this serial number makes of these images."""
     job, context = report_of(list(images), make_release()), dataclasses.replace(CONTEXT, installation_serial=serial)
-    document = structured_report(job, make_release(), context, None, Headers(job), None)
+    document = structured_report(job, make_release(), context, None, Extracts(job), None)
     return dcmread(BytesIO(document.content))
 
 

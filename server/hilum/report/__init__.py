@@ -12,7 +12,7 @@ from hilum.report.context import HeatMap, HeatMapSources, Picture, ReportContext
 from hilum.report.documents import structured_report
 from hilum.report.json_report import json_report, json_schema
 from hilum.report.ladder import derive
-from hilum.report.sources import Headers
+from hilum.report.sources import Extracts
 from hilum.report.template import UNUSUAL, SrTemplate, Unusual
 from hilum.report.template.compiling import compile_template
 from hilum.report.tree import sr_text
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 # Each gets what the report says of its heat map; None: there is none, and nobody asked for one.
-REPORTS: Final[Mapping[str, Callable[[ReportJob, Release, ReportContext, HeatMap | None, Headers, SrTemplate | None], Document]]] = {
+REPORTS: Final[Mapping[str, Callable[[ReportJob, Release, ReportContext, HeatMap | None, Extracts, SrTemplate | None], Document]]] = {
     "sr": structured_report,
     "json": json_report,
 }
@@ -57,11 +57,11 @@ def build_documents(
     """
     if release is None:
         raise NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"the result is by {job.result.release}; add it to models.releases and requeue")
-    headers = Headers(job)
+    extracts = Extracts(job)
     built = []
     for kind in kinds:
         try:
-            built.append(REPORTS[kind](job, release, context, heat_map, headers, template))
+            built.append(REPORTS[kind](job, release, context, heat_map, extracts, template))
         except NotAnalysed:
             # A report would have to name a patient and an image, and a study that nobody could read has neither.
             if kind != "sr" or job.result.outcome is not Outcome.NOT_ANALYSED:

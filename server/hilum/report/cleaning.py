@@ -18,7 +18,7 @@ from hilum.errors import NotAnalysed
 from hilum.report.inherited import IDENTIFIERS
 
 # Enumerated values of the optional attributes that a report inherits (PS3.3 C.7.1.1, C.7.2.2).
-_ENUMERATED: Final[Mapping[str, tuple[Any, ...]]] = {
+ENUMERATED: Final[Mapping[str, tuple[Any, ...]]] = {
     "PregnancyStatus": (1, 2, 3, 4),
     "SmokingStatus": ("YES", "NO", "UNKNOWN"),
     "PatientSexNeutered": ("ALTERED", "UNALTERED"),
@@ -28,13 +28,13 @@ _ENUMERATED: Final[Mapping[str, tuple[Any, ...]]] = {
     "TypeOfPatientID": ("TEXT", "RFID", "BARCODE"),
 }
 # PS3.5 Table 6.2-1: characters of one value. A name may be longer (64 for each of its groups) and is left as it is.
-_LONGEST: Final[Mapping[str, int]] = {"SH": 16, "LO": 64, "ST": 1024, "LT": 10240, "DS": 16, "IS": 12}
+LONGEST: Final[Mapping[str, int]] = {"SH": 16, "LO": 64, "ST": 1024, "LT": 10240, "DS": 16, "IS": 12}
 # PS3.5 6.1.3: Unicode has no use for the escape of ISO 2022; line ends and tabs belong into the text representations only.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CONTROL_IN_TEXT: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
 _DAY: Final = re.compile(r"[0-9]{8}")
-_TIME: Final = re.compile(r"([01]\d|2[0-3])([0-5]\d([0-5]\d(\.\d{1,6})?)?)?")
-_DATE_TIME: Final = re.compile(r"\d{4}(\d{2}){0,5}(\.\d{1,6})?([+-]\d{4})?")
+TIME: Final = re.compile(r"([01]\d|2[0-3])([0-5]\d([0-5]\d(\.\d{1,6})?)?)?")
+DATE_TIME: Final = re.compile(r"\d{4}(\d{2}){0,5}(\.\d{1,6})?([+-]\d{4})?")
 _UID: Final = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*))+")
 _CODE_STRING: Final = re.compile(r"[A-Z0-9_ ]{0,16}")
 
@@ -46,7 +46,7 @@ def cleaned(tag: BaseTag, vr: str, value: Any, encodings: Collection[str] = ()) 
     """
     keyword = keyword_for_tag(tag)
     clean = _cleaned(tag, keyword, vr, value, encodings)
-    return None if keyword in _ENUMERATED and clean not in _ENUMERATED[keyword] else clean
+    return None if keyword in ENUMERATED and clean not in ENUMERATED[keyword] else clean
 
 
 def _cleaned(tag: BaseTag, keyword: str, vr: str, value: Any, encodings: Collection[str]) -> Any:  # noqa: ANN401 - as above
@@ -119,7 +119,7 @@ def _is_in_calendar(digits: str) -> bool:
 
 def _time(value: str) -> str | None:
     text = _line(value).strip().replace(":", "")
-    return text if not text or _TIME.fullmatch(text) else None
+    return text if not text or TIME.fullmatch(text) else None
 
 
 def _matching(pattern: re.Pattern[str]) -> Callable[[str], str | None]:
@@ -145,13 +145,13 @@ def _number(longest: int) -> Callable[[str], str | None]:
 _CLEANERS: Final[Mapping[str, Callable[[str], str | None]]] = {
     "PN": _name,
     "UC": _line,
-    **{vr: _short_line(_LONGEST[vr]) for vr in ("SH", "LO")},
-    **{vr: _paragraph(_LONGEST.get(vr)) for vr in ("LT", "ST", "UT")},
-    **{vr: _number(_LONGEST[vr]) for vr in ("DS", "IS")},
+    **{vr: _short_line(LONGEST[vr]) for vr in ("SH", "LO")},
+    **{vr: _paragraph(LONGEST.get(vr)) for vr in ("LT", "ST", "UT")},
+    **{vr: _number(LONGEST[vr]) for vr in ("DS", "IS")},
     "CS": _code_string,
     "DA": _date,
     "TM": _time,
-    "DT": _matching(_DATE_TIME),
+    "DT": _matching(DATE_TIME),
     "AS": _matching(re.compile(r"\d{3}[DWMY]")),
     "UI": _matching(_UID),
 }

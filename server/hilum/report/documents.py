@@ -8,7 +8,7 @@ from hilum.domain import Document, Release, ReportJob
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.maker import MEDIA_TYPE, encode
 from hilum.report.quiet import quietly
-from hilum.report.sources import Headers, replaced
+from hilum.report.sources import Extracts, Headers, replaced
 from hilum.report.structured_report import build
 from hilum.report.template import SrTemplate
 
@@ -18,7 +18,7 @@ def structured_report(
     release: Release,
     context: ReportContext,
     heat_map: HeatMap | None,
-    headers: Headers,
+    extracts: Extracts,
     template: SrTemplate | None,
 ) -> Document:
     """The encoded document of one result. UIDs and times are the result's; nothing here asks a clock.
@@ -26,12 +26,12 @@ def structured_report(
     It is about the used images, or, when no image was analysed, about all of them and says why. A template writes the same bytes
     as the reference builder. Raises what `Headers.reported` raises, and Unusual for what the template cannot say.
     """
-    images, before = headers.reported(), replaced(job)
+    before = replaced(job)
     with quietly():
         content = (
-            encode(build(job.result, release, context, images, before, heat_map))
+            encode(build(job.result, release, context, Headers(job).reported(), before, heat_map))
             if template is None
-            else template.fill(job.result, images, before, heat_map)
+            else template.fill(job.result, extracts.reported(), before, heat_map)
         )
     return Document(
         kind="sr",

@@ -8,16 +8,16 @@ patient or an order is copied whole, however long it is, or the report is not ma
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from io import BytesIO
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from pydicom.datadict import dictionary_VR
 from pydicom.dataset import Dataset
 from pydicom.filereader import read_dataset
 from pydicom.multival import MultiValue
 from pydicom.tag import Tag
-from pydicom.uid import UID
+from pydicom.uid import ExplicitVRBigEndian, ImplicitVRLittleEndian
 
 from hilum.domain import Instance, Reason
 from hilum.errors import NotAnalysed
@@ -27,7 +27,7 @@ from hilum.report.quiet import quietly
 from hilum.report.skimming import skimmed
 
 # Type 2 in the Patient and General Study modules (PS3.3 C.7.1.1, C.7.2.1): present in every report, if need be empty.
-_TYPE_2: Final = {
+TYPE_2: Final = {
     Tag(keyword): dictionary_VR(keyword)
     for keyword in (
         "PatientName",
@@ -42,9 +42,9 @@ _TYPE_2: Final = {
     )
 }
 _SOP_CLASS, _SOP_INSTANCE = Tag("SOPClassUID"), Tag("SOPInstanceUID")
-_STUDY, _SERIES = Tag("StudyInstanceUID"), Tag("SeriesInstanceUID")
-_SEX, _CHARACTER_SET = Tag("PatientSex"), Tag("SpecificCharacterSet")
-_SEXES: Final = frozenset({"M", "F", "O"})
+STUDY, _SERIES = Tag("StudyInstanceUID"), Tag("SeriesInstanceUID")
+SEX, CHARACTER_SET = Tag("PatientSex"), Tag("SpecificCharacterSet")
+SEXES: Final = frozenset({"M", "F", "O"})
 _OFFSET: Final = re.compile(r"[+-](0\d|1[0-4])[0-5]\d")
 
 
@@ -65,19 +65,28 @@ def read_descriptors(instance: Instance) -> Dataset:
         return _read(instance, OF_OTHERS)
 
 
+def read_elements(encoded: bytes, wanted: Container[int], *, is_implicit: bool = False, is_little: bool = True) -> Dataset:
+    """Clean, Unicode data set of these elements. Raises what `read_header` raises. To be called quietly."""
+    dataset = _parse(encoded, is_implicit, is_little)
+    return cleaned_elements(dataset, [tag for tag in dataset.keys() if int(tag) in wanted])  # noqa: SIM118 - as in `_safe`
+
+
+def is_usual(instance: Instance) -> bool:
+    """Whether the header is in Explicit VR Little Endian, as that of all Transfer Syntaxes is but two (PS3.5 10)."""
+    return instance.transfer_syntax_uid not in (ImplicitVRLittleEndian, ExplicitVRBigEndian)
+
+
 def _read(instance: Instance, wanted: frozenset[int]) -> Dataset:
-    dataset = _parse(instance, wanted)
-    clean = cleaned_elements(dataset, [tag for tag in dataset.keys() if int(tag) in wanted])  # noqa: SIM118 - as in `_safe`
+    if is_usual(instance):
+        clean = read_elements(skimmed(instance.header, wanted | {CHARACTER_SET}), wanted)
+    else:
+        is_implicit = instance.transfer_syntax_uid == ImplicitVRLittleEndian
+        clean = read_elements(instance.header, wanted, is_implicit=is_implicit, is_little=is_implicit)
     _identify(clean, instance)
     return clean
 
 
-def _parse(instance: Instance, wanted: frozenset[int]) -> Dataset:
-    syntax = UID(instance.transfer_syntax_uid)
-    is_implicit = syntax.is_implicit_VR if syntax.is_transfer_syntax else False
-    is_little = syntax.is_little_endian if syntax.is_transfer_syntax else True
-    is_usual = is_little and not is_implicit
-    encoded = skimmed(instance.header, wanted | {_CHARACTER_SET}) if is_usual else instance.header
+def _parse(encoded: bytes, is_implicit: bool, is_little: bool) -> Dataset:
     try:
         return read_dataset(BytesIO(encoded), is_implicit, is_little)
     except UNREADABLE as error:
@@ -88,26 +97,33 @@ def _identify(clean: Dataset, instance: Instance) -> None:
     """The ledger's word counts, not the header's."""
     clean.add_new(_SOP_CLASS, "UI", instance.sop_class_uid)
     clean.add_new(_SOP_INSTANCE, "UI", instance.sop_instance_uid)
-    clean.add_new(_STUDY, "UI", instance.study_instance_uid)
+    clean.add_new(STUDY, "UI", instance.study_instance_uid)
     clean.add_new(_SERIES, "UI", instance.series_instance_uid)
 
 
 def _complete(clean: Dataset) -> None:
-    for tag, vr in _TYPE_2.items():
+    for tag, vr in TYPE_2.items():
         if tag not in clean:
             clean.add_new(tag, vr, "")
-    if clean[_SEX].value not in _SEXES:
-        clean.add_new(_SEX, "CS", "")  # PS3.3 C.7.1.1: M, F and O are the only defined values
-    clean.add_new(_CHARACTER_SET, "CS", "ISO_IR 192")
+    if clean[SEX].value not in SEXES:
+        clean.add_new(SEX, "CS", "")  # PS3.3 C.7.1.1: M, F and O are the only defined values
+    clean.add_new(CHARACTER_SET, "CS", "ISO_IR 192")
 
 
-def utc_offset(header: Dataset) -> str | None:
+class Said(Protocol):
+    """A header, or what was taken from it."""
+
+    def get(self, keyword: str, default: Any = None, /) -> Any:  # noqa: ANN401 - whatever an attribute is
+        """Value of an attribute."""
+
+
+def utc_offset(header: Said) -> str | None:
     """(0008,0201) Timezone Offset From UTC when it is valid: it governs every date and time of the data set (PS3.3 C.12.1.1.8)."""
     value = str(header.get("TimezoneOffsetFromUTC", ""))
     return value if _OFFSET.fullmatch(value) else None
 
 
-def pair(header: Dataset, keyword: str) -> tuple[Any, Any] | None:
+def pair(header: Said, keyword: str) -> tuple[Any, Any] | None:
     """Both values of an attribute that has two, such as Patient Orientation; None when it is absent, empty or has another number."""
     value = header.get(keyword)
     values: Iterable[Any] = value if isinstance(value, MultiValue | list | tuple) else ()

@@ -14,7 +14,7 @@ from hilum.errors import NotAnalysed
 from hilum.moments import is_moment, iso
 from hilum.report.codes import device_uid
 from hilum.report.context import HeatMap, ReportContext
-from hilum.report.sources import Headers
+from hilum.report.sources import Extracts
 from hilum.report.wording import caveats, meaning_of
 
 MEDIA_TYPE: Final = "application/json"
@@ -31,7 +31,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def json_report(
-    job: ReportJob, release: Release, context: ReportContext, heat_map: HeatMap | None, headers: Headers, _template: object = None
+    job: ReportJob, release: Release, context: ReportContext, heat_map: HeatMap | None, extracts: Extracts, _template: object = None
 ) -> Document:
     """The encoded document of any result, also of one that was not analysed. The same result gives the same bytes."""
     result = job.result
@@ -47,7 +47,7 @@ def json_report(
         "verification": "unverified",
         "disclaimer": context.disclaimer,
         "caveats": caveats(result, release, context, heat_map),
-        "study": _study(job, headers),
+        "study": _study(job, extracts),
         "release": _release(release, result),
         "preprocessing_version": result.preprocessing_version,
         "findings": [_finding(finding) for finding in result.findings],
@@ -71,9 +71,9 @@ def _superseded(job: ReportJob) -> str | None:
     return str(json.loads(before.content)["result_uid"]) if before and before.content else None  # it may have been erased
 
 
-def _study(job: ReportJob, headers: Headers) -> dict[str, Any]:
+def _study(job: ReportJob, extracts: Extracts) -> dict[str, Any]:
     """What a program needs to find the patient's study in its own system; dates and times as DICOM writes them."""
-    header = _identity(headers)
+    header = _identity(extracts)
     return {
         "study_instance_uid": job.result.study_instance_uid,
         "accession_number": header.get("AccessionNumber"),
@@ -86,10 +86,10 @@ def _study(job: ReportJob, headers: Headers) -> dict[str, Any]:
     }
 
 
-def _identity(headers: Headers) -> dict[str, str | None]:
+def _identity(extracts: Extracts) -> dict[str, str | None]:
     """From the image that the structured report takes its patient from; {} where no header can be read."""
     try:
-        header = headers.whose()
+        header = extracts.whose()
     except NotAnalysed:
         return {}  # images that nobody can read are a reason in this very document, not an obstacle to it
     keywords = ("AccessionNumber", "PatientID", "IssuerOfPatientID", "StudyDate", "StudyTime")

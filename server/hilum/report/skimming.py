@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Container
+from typing import Final, NamedTuple
 
 from pydicom.valuerep import EXPLICIT_VR_LENGTH_16, EXPLICIT_VR_LENGTH_32
 
@@ -14,33 +14,48 @@ _SHORT_VRS: Final = frozenset(vr.encode() for vr in EXPLICIT_VR_LENGTH_16)
 _LONG_VRS: Final = frozenset(vr.encode() for vr in EXPLICIT_VR_LENGTH_32)
 
 
-def skimmed(header: bytes, wanted: frozenset[int]) -> bytes:
+class Place(NamedTuple):
+    """Where an element of an encoded header begins, where its value begins, and where both end; with the VR that it claims."""
+
+    vr: bytes
+    start: int
+    value: int
+    end: int
+
+
+def skimmed(header: bytes, wanted: Container[int]) -> bytes:
     """The top-level elements in `wanted` of a header in Explicit VR Little Endian (PS3.5 7.1.2).
 
-    The whole header where it cannot be walked by its lengths alone: whatever is wrong or unusual in it is for pydicom to settle.
+    The whole header where `places` finds no way through it: whatever is wrong or unusual in it is for pydicom to settle.
     """
-    try:
-        return b"".join([header[start:end] for tag, start, end in _walk(header) if tag in wanted])
-    except (struct.error, _Unusual):
-        return header
+    found = places(header, wanted)
+    return header if found is None else b"".join([header[start:end] for _, start, _, end in found.values()])
 
 
-class _Unusual(Exception):
-    """Not the encoding that was promised, an undefined length, or one that reaches beyond the end."""
+def places(header: bytes, wanted: Container[int]) -> dict[int, Place] | None:
+    """Where these elements are, by tag; of one that stands there twice the last counts, as for pydicom.
 
-
-def _walk(header: bytes) -> Iterator[tuple[int, int, int]]:
-    """Tag, where the element begins, where it ends."""
+    None: the header cannot be walked by its lengths alone. It has not the encoding that was promised, an undefined length, or one that
+    reaches beyond the end.
+    """
+    found: dict[int, Place] = {}
+    unpack, size = _HEAD.unpack_from, len(header)
     start = 0
-    while start < len(header):
-        group, number, vr, length = _HEAD.unpack_from(header, start)
-        end = start + _HEAD.size + length
-        if vr in _LONG_VRS:
-            (length,) = _LONG.unpack_from(header, start + _HEAD.size)
-            end = start + _HEAD.size + _LONG.size + length
-        elif vr not in _SHORT_VRS:
-            raise _Unusual
-        if end > len(header):
-            raise _Unusual
-        yield group << 16 | number, start, end
-        start = end
+    try:
+        while start < size:
+            group, number, vr, length = unpack(header, start)
+            value = start + 8
+            if vr in _LONG_VRS:
+                (length,) = _LONG.unpack_from(header, value)
+                value += 4
+            elif vr not in _SHORT_VRS:
+                return None
+            end = value + length
+            if end > size:
+                return None
+            if (tag := group << 16 | number) in wanted:
+                found[tag] = Place(vr, start, value, end)
+            start = end
+    except struct.error:
+        return None
+    return found

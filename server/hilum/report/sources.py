@@ -3,53 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 from pydicom.dataset import Dataset
 
 from hilum.domain import Document, Instance, Outcome, Reason, ReportJob
 from hilum.errors import NotAnalysed
-from hilum.report.header import read_descriptors, read_header
+from hilum.report.header import Said, read_descriptors, read_header
+from hilum.report.template.extract import Extract, extract, further_extract
+
+Read = TypeVar("Read", bound=Said)
 
 
-class Headers:
-    """Headers of a job's images."""
+class _Sources(Generic[Read]):
+    """Headers of a job's images, read by these two: that of the image that gives patient and study, that of a further one."""
 
-    def __init__(self, job: ReportJob) -> None:
-        self._job = job
-        self._read: dict[str, Dataset] = {}
+    def __init__(self, job: ReportJob, first: Callable[[Instance], Read], further: Callable[[Instance], Read]) -> None:
+        self._job, self._first, self._further = job, first, further
+        self._whose: tuple[Instance, Read] | None = None
 
-    def of(self, instance: Instance) -> Dataset:
-        """The whole of it. Raises NotAnalysed."""
-        uid = instance.sop_instance_uid
-        if uid not in self._read:
-            self._read[uid] = read_header(instance)
-        return self._read[uid]
-
-    def whose(self) -> Dataset:
+    def whose(self) -> Read:
         """Of the image that gives every document its patient and study: the first that names a patient, or else the first.
 
         Of a study that was not analysed a rejected image gives them where no other can. Raises what `reported` raises.
         """
-        first: Dataset | None = None
-        for instance in sorted(self._images(), key=self._is_out):
-            header = self._read_by(self.of, instance)
-            if header is not None and str(header.PatientID).strip():
-                return header
-            first = header if first is None else first
-        if first is None:
-            raise NotAnalysed(Reason.CORRUPT_HEADER, "no image of the study has a header that can be read")
-        return first
+        return self._of_whom()[1]
 
-    def reported(self) -> list[Dataset]:
+    def reported(self) -> list[Read]:
         """Those of the used images, in the order of the result; of a study that was not analysed all that can be read.
 
         The first is `whose`. Raises NotAnalysed: corrupt_header when the header of a used image, or of every image, cannot be read,
         instance_missing when it is gone.
         """
-        first = self.whose()
-        others = [instance for instance in self._images() if instance.sop_instance_uid != first.SOPInstanceUID]
-        read = [self._read_by(read_descriptors, instance) for instance in others]
-        return [first, *(header for header in read if header is not None)]
+        first, header = self._of_whom()
+        others = [instance for instance in self._images() if instance.sop_instance_uid != first.sop_instance_uid]
+        read = [self._read_by(self._further, instance) for instance in others]
+        return [header, *(item for item in read if item is not None)]
+
+    def _of_whom(self) -> tuple[Instance, Read]:
+        if self._whose is None:
+            self._whose = self._chosen()
+        return self._whose
+
+    def _chosen(self) -> tuple[Instance, Read]:
+        first: tuple[Instance, Read] | None = None
+        for instance in sorted(self._images(), key=self._is_out):
+            header = self._read_by(self._first, instance)
+            if header is not None and str(header.get("PatientID")).strip():
+                return instance, header
+            first = (instance, header) if first is None and header is not None else first
+        if first is None:
+            raise NotAnalysed(Reason.CORRUPT_HEADER, "no image of the study has a header that can be read")
+        return first
 
     @property
     def _is_analysed(self) -> bool:
@@ -69,7 +74,7 @@ class Headers:
             raise NotAnalysed(Reason.INSTANCE_MISSING, f"{len(missing)} of {len(uids)} source images have left the ledger")
         return [stored[uid] for uid in uids]
 
-    def _read_by(self, read: Callable[[Instance], Dataset], instance: Instance) -> Dataset | None:
+    def _read_by(self, read: Callable[[Instance], Read], instance: Instance) -> Read | None:
         """None: of a study that was not analysed an image need not be readable; its reason stands in the result."""
         try:
             return read(instance)
@@ -77,6 +82,20 @@ class Headers:
             if self._is_analysed:
                 raise
             return None
+
+
+class Headers(_Sources[Dataset]):
+    """For the reference builder and heat maps."""
+
+    def __init__(self, job: ReportJob) -> None:
+        super().__init__(job, read_header, read_descriptors)
+
+
+class Extracts(_Sources[Extract]):
+    """For templates and JSON."""
+
+    def __init__(self, job: ReportJob) -> None:
+        super().__init__(job, extract, further_extract)
 
 
 def replaced(job: ReportJob) -> Sequence[Document]:

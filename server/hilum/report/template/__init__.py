@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from pydicom.dataset import Dataset
-
 from hilum.domain import Document, Release, Result
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.header import utc_offset
 from hilum.report.maker import date_and_time, local
 from hilum.report.template.equipment import Equipment
 from hilum.report.template.evaluations import Evaluations
+from hilum.report.template.extract import Extract
 from hilum.report.template.frame import Frame
 from hilum.report.template.groups import Groups
 from hilum.report.template.library import Library
@@ -43,15 +42,15 @@ class SrTemplate:
     groups: Groups
     evaluations: Evaluations
 
-    def fill(self, result: Result, images: Sequence[Dataset], before: Sequence[Document], heat_map: HeatMap | None) -> bytes:
+    def fill(self, result: Result, images: Sequence[Extract], before: Sequence[Document], heat_map: HeatMap | None) -> bytes:
         """The Part 10 file that `structured_report.build` makes of the same. Raises Unusual."""
-        if images[0].SOPClassUID not in self.sop_classes:
+        if images[0].sop_class_uid not in self.sop_classes:
             raise Unusual("unknown_sop_class")
         said = dict(self._said(result, images, before, heat_map))
         return self.frame.fill(uid(result.identifiers["sr"]), said, images[0])
 
     def _said(
-        self, result: Result, images: Sequence[Dataset], before: Sequence[Document], heat_map: HeatMap | None
+        self, result: Result, images: Sequence[Extract], before: Sequence[Document], heat_map: HeatMap | None
     ) -> Iterator[tuple[str, bytes]]:
         offset = utc_offset(images[0])
         created = local(result.created_at, offset)
@@ -60,6 +59,7 @@ class SrTemplate:
         if offset is not None:
             yield "TimezoneOffsetFromUTC", text(offset)
         yield "SOPInstanceUID", uid(result.identifiers["sr"])
+        yield "StudyInstanceUID", uid(images[0].study_instance_uid)
         yield "SeriesInstanceUID", uid(result.identifiers["sr_series"])
         yield "SeriesDescription", text(series_description(result))
         yield "InstanceNumber", text(str(result.revision))
@@ -72,7 +72,7 @@ class SrTemplate:
     def _references(self, references: Iterable[Reference], result: Result) -> bytes:
         return self.references.fill(result.study_instance_uid, references)
 
-    def _tree(self, result: Result, images: Sequence[Dataset], heat_map: HeatMap | None) -> bytes:
+    def _tree(self, result: Result, images: Sequence[Extract], heat_map: HeatMap | None) -> bytes:
         parts = (
             self.context_items,
             self.library.fill(images),
@@ -82,8 +82,8 @@ class SrTemplate:
         return b"".join(parts)
 
 
-def _image(image: Dataset) -> Reference:
-    return Reference(image.SOPClassUID, image.SOPInstanceUID, image.SeriesInstanceUID)
+def _image(image: Extract) -> Reference:
+    return Reference(image.sop_class_uid, image.sop_instance_uid, image.series_instance_uid)
 
 
 def _document(document: Document) -> Reference:

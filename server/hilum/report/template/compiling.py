@@ -19,6 +19,7 @@ from hilum.report.template import SrTemplate
 from hilum.report.template.cutting import Template, cut_item
 from hilum.report.template.equipment import compile_equipment
 from hilum.report.template.evaluations import compile_evaluations
+from hilum.report.template.extract import extract_of
 from hilum.report.template.frame import compile_frame
 from hilum.report.template.groups import compile_groups
 from hilum.report.template.library import compile_library
@@ -74,5 +75,5 @@ def _is_ordinary(sop_class_uid: str) -> bool:
 
 
 def _is_right(template: SrTemplate, sample: Sample) -> bool:
-    written = template.fill(sample.result, sample.images, sample.before, sample.heat_map)
+    written = template.fill(sample.result, [extract_of(image) for image in sample.images], sample.before, sample.heat_map)
     return written == encode(_reference(sample, template.release, template.context))

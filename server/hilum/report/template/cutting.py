@@ -132,8 +132,9 @@ def cut_element(element: DataElement, gaps: Mapping[str, str | list[Part]] | Non
     gap = (gaps or {}).get(element.keyword)
     if element.VR == "SQ":
         inside = [part for below in element.value for part in cut_item(below, gaps)] if gap is None else gap
-        return [head(element), b"\0\0", Sized(_LONG, [inside] if isinstance(inside, str) else inside)]
+        return [head(element.tag, element.VR), b"\0\0", Sized(_LONG, [inside] if isinstance(inside, str) else inside)]
     if gap is None:
         return [encoded([element])]
     is_long = element.VR in EXPLICIT_VR_LENGTH_32
-    return [head(element), *([b"\0\0"] if is_long else []), Sized(_LONG if is_long else _SHORT, [gap] if isinstance(gap, str) else gap)]
+    size = Sized(_LONG if is_long else _SHORT, [gap] if isinstance(gap, str) else gap)
+    return [head(element.tag, element.VR), *([b"\0\0"] if is_long else []), size]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -14,6 +15,7 @@ from pydicom.valuerep import DT
 from hilum.domain import Release, Result
 from hilum.report.maker import contribution_datetime, contribution_description
 from hilum.report.template.cutting import Template, cut_element, cut_item, item
+from hilum.report.template.extract import Extract
 from hilum.report.template.values import text
 from hilum.report.template.writing import encoded
 
@@ -29,6 +31,7 @@ _BEFORE: Final = (
     "DeviceSerialNumber",
     "SoftwareVersions",
 )
+_DEVICE: Final = tuple(int(Tag(keyword)) for keyword in _BEFORE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +43,27 @@ class Equipment:
     release: Template
     library: bytes
 
-    def fill(self, result: Result, release: Release, created: datetime, image: Dataset) -> bytes:
+    def fill(self, result: Result, release: Release, created: datetime, image: Extract) -> bytes:
         """The three items; two if the header of `image` names no device that highdicom would take."""
         ours = self.release.fill(text(contribution_datetime(created)), text(contribution_description(result, release)))
         return self._acquisition(image) + ours + self.library
 
-    def _acquisition(self, image: Dataset) -> bytes:
-        device = [image[keyword] for keyword in _BEFORE if keyword in image]
-        if not image.get("Manufacturer") or any("\\" in value for element in device for value in _values(element)):
+    def _acquisition(self, image: Extract) -> bytes:
+        if not image.get("Manufacturer") or any("\\" in value for keyword in _BEFORE for value in _values(image.get(keyword))):
             return b""
+        device = [image.elements[tag] for tag in _DEVICE if tag in image.elements]
         try:
             moment = _moment(image)
         except ValueError:
             return b""
-        return self.acquisition.fill(encoded([*device, *moment]) + self.acquisition_end)
+        return self.acquisition.fill(b"".join([*device, encoded(moment), self.acquisition_end]))
 
 
-def _values(element: DataElement) -> list[str]:
-    return [element.value] if isinstance(element.value, str) else list(element.value or [])
+def _values(value: str | Sequence[str] | None) -> Sequence[str]:
+    return (value,) if isinstance(value, str) else value or ()
 
 
-def _moment(image: Dataset) -> list[DataElement]:
+def _moment(image: Extract) -> list[DataElement]:
     """Raises ValueError as highdicom does, whose answer is to leave the device out."""
     value = image.get("AcquisitionDateTime")
     return [] if value is None else [DataElement(_CONTRIBUTED, "DT", DT(value))]

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset
 
+from hilum.report.header import STUDY
 from hilum.report.inherited import INHERITED, tags
 from hilum.report.template.cutting import Template, cut, cut_element
+from hilum.report.template.extract import Extract
 from hilum.report.template.writing import encoded
 
-_INHERITED: Final = tags(INHERITED)
+_INHERITED: Final = tags(INHERITED) - {STUDY}
 _PREAMBLE: Final = b"\0" * 128 + b"DICM" + b"\x02\0\0\0UL\x04\0"
 # The elements whose values, or items, are the result's.
 _GAPS: Final = (
@@ -26,6 +27,7 @@ _GAPS: Final = (
     "TimezoneOffsetFromUTC",
     "SeriesDescription",
     "ContributingEquipmentSequence",
+    "StudyInstanceUID",
     "SeriesInstanceUID",
     "InstanceNumber",
     "PredecessorDocumentsSequence",
@@ -42,20 +44,17 @@ class Frame:
     constants: Mapping[int, bytes]
     gaps: Mapping[str, tuple[int, Template]]
 
-    def fill(self, sop_instance_uid: bytes, said: Mapping[str, bytes], image: Dataset) -> bytes:
-        """The Part 10 file with these values of `_GAPS`; patient and study are those of `image`, encoded by pydicom."""
+    def fill(self, sop_instance_uid: bytes, said: Mapping[str, bytes], image: Extract) -> bytes:
+        """The Part 10 file with these values of `_GAPS`; patient and study are those of `image`."""
         meta = self.meta.fill(sop_instance_uid)
-        elements = {**self.constants, **dict(self._said(said)), **_inherited(image)}
+        inherited = {tag: element for tag, element in image.elements.items() if tag in _INHERITED}
+        elements = {**self.constants, **dict(self._said(said)), **inherited}
         return b"".join([_PREAMBLE, struct.pack("<L", len(meta)), meta, *[elements[tag] for tag in sorted(elements)]])
 
     def _said(self, said: Mapping[str, bytes]) -> Iterable[tuple[int, bytes]]:
         for keyword, value in said.items():
             tag, template = self.gaps[keyword]
             yield tag, template.fill(value)
-
-
-def _inherited(image: Dataset) -> dict[int, bytes]:
-    return {int(tag): encoded([element]) for tag in image.keys() & _INHERITED if isinstance(element := image.get_item(tag), DataElement)}
 
 
 def compile_frame(report: Dataset) -> Frame:

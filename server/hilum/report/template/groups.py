@@ -12,6 +12,7 @@ from hilum.report import codes
 from hilum.report.content import SCORE_PARAMETER, explanation, measurement_group, measurements, parameters, values_of
 from hilum.report.context import HeatMap
 from hilum.report.template.cutting import Part, Template, cut_item
+from hilum.report.template.extract import Extract
 from hilum.report.template.unusual import Unusual
 from hilum.report.template.values import decimal, double, text, uid
 
@@ -33,15 +34,15 @@ class Groups:
     source: Template
     explanation: Template
 
-    def fill(self, result: Result, release: Release, images: Sequence[Dataset], heat_map: HeatMap | None) -> bytes:
+    def fill(self, result: Result, release: Release, images: Sequence[Extract], heat_map: HeatMap | None) -> bytes:
         """The container of all groups; nothing without findings. Raises Unusual."""
         if not result.findings:
             return b""
-        sources = {str(image.SOPInstanceUID): self._source(image) for image in images}
+        sources = {image.sop_instance_uid: self._source(image) for image in images}
         return self.container.fill(b"".join([self._group(finding, result, release, sources, heat_map) for finding in result.findings]))
 
-    def _source(self, image: Dataset) -> bytes:
-        return self.source.fill(uid(image.SOPClassUID), uid(image.SOPInstanceUID))
+    def _source(self, image: Extract) -> bytes:
+        return self.source.fill(uid(image.sop_class_uid), uid(image.sop_instance_uid))
 
     def _group(self, finding: Finding, result: Result, release: Release, sources: Mapping[str, bytes], heat_map: HeatMap | None) -> bytes:
         group = self.groups.get((finding.key, finding.code))

@@ -11,6 +11,7 @@ from hilum.report import codes
 from hilum.report.header import pair
 from hilum.report.image_library import image_library, modality, orientation, size, spacing
 from hilum.report.template.cutting import Template, cut_item
+from hilum.report.template.extract import Extract
 from hilum.report.template.values import decimal, double, text, uid
 
 
@@ -26,16 +27,16 @@ class Library:
     orientations: tuple[Template, ...]
     spacings: tuple[Template, ...]
 
-    def fill(self, images: Sequence[Dataset]) -> bytes:
+    def fill(self, images: Sequence[Extract]) -> bytes:
         """The container of `images`."""
         return self.container.fill(b"".join([self._entry(image) for image in images]))
 
-    def _entry(self, image: Dataset) -> bytes:
-        uids = uid(image.SOPClassUID), uid(image.SOPInstanceUID)
+    def _entry(self, image: Extract) -> bytes:
+        uids = uid(image.sop_class_uid), uid(image.sop_instance_uid)
         descriptors = b"".join(self._descriptors(image))
         return self.entry.fill(*uids, descriptors) if descriptors else self.bare_entry.fill(*uids)
 
-    def _descriptors(self, image: Dataset) -> Iterator[bytes]:
+    def _descriptors(self, image: Extract) -> Iterator[bytes]:
         yield self.modalities.get(str(image.get("Modality")), b"")
         for template, keyword in zip(self.sizes, ("Rows", "Columns"), strict=True):
             if isinstance(value := image.get(keyword), int):

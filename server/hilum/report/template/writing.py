@@ -11,6 +11,7 @@ from pydicom.charset import convert_encodings
 from pydicom.dataelem import DataElement
 from pydicom.filebase import DicomBytesIO
 from pydicom.filewriter import write_data_element
+from pydicom.tag import BaseTag
 from pydicom.uid import UID
 from pydicom.valuerep import PersonName
 
@@ -24,9 +25,14 @@ _NAME: Final = re.compile(r"[ -<>-\[\]-~]*")
 _LENGTH: Final = 2
 
 
-def head(element: DataElement) -> bytes:
+def head(tag: BaseTag, vr: str) -> bytes:
     """Tag and Value Representation."""
-    return struct.pack("<HH", element.tag.group, element.tag.element) + element.VR.encode()
+    return struct.pack("<HH", tag.group, tag.element) + vr.encode()
+
+
+def counted(value: bytes) -> bytes:
+    """Characters behind their number, in a Value Representation that counts in 16 bits and is padded with a space."""
+    return (len(value) + 1 & ~1).to_bytes(_LENGTH, "little") + value + b" "[: len(value) & 1]
 
 
 def encoded(elements: Iterable[DataElement]) -> bytes:
@@ -46,7 +52,7 @@ def _plain(element: DataElement) -> bytes | None:
         value = text(element.value)
     else:
         return None
-    return head(element) + len(value).to_bytes(_LENGTH, "little") + value if len(value) < 1 << 16 else None
+    return head(element.tag, element.VR) + len(value).to_bytes(_LENGTH, "little") + value if len(value) < 1 << 16 else None
 
 
 def _written(element: DataElement) -> bytes:

@@ -1,0 +1,194 @@
+"""What documents take from the header of an image: what they say of it, and what they inherit, encoded already.
+
+Most elements of a header are one value of printable ASCII that is valid as it stands, and pydicom takes 15 µs for each. Here those go
+over as they are, found by their lengths alone; the others are read, cleaned and encoded as for the reference builder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from pydicom.charset import python_encoding
+from pydicom.datadict import dictionary_VR, keyword_for_tag
+from pydicom.dataset import Dataset
+from pydicom.tag import BaseTag
+
+from hilum.domain import Instance
+from hilum.report.cleaning import DATE_TIME, ENUMERATED, LONGEST, TIME
+from hilum.report.header import CHARACTER_SET, SEX, SEXES, STUDY, TYPE_2, is_usual, read_descriptors, read_elements, read_header
+from hilum.report.inherited import DESCRIPTORS, EQUIPMENT, IDENTIFIERS, INHERITED, OF_OTHERS, tags
+from hilum.report.quiet import quietly
+from hilum.report.skimming import Place, places
+from hilum.report.template.writing import counted, encoded, head
+
+_OF_PATIENT: Final = tags({"AccessionNumber", "IssuerOfPatientID", "PatientID", "StudyDate", "StudyTime", "TimezoneOffsetFromUTC"})
+_SAID: Final = _OF_PATIENT | tags(DESCRIPTORS | EQUIPMENT)
+_ENCODED: Final = tags(INHERITED | EQUIPMENT)
+_CHARACTER_SETS: Final = frozenset(term.encode() for term in python_encoding)
+_NUMBER_BYTES: Final = 2
+
+# Values that every character set writes alike and that `cleaning` leaves as they are, without padding. No backslash, which parts
+# several; no tilde (`elements`).
+_TEXT: Final = rb"[ -\[\]-}]"
+_DAY: Final = rb"(?!0000)\d{4}(?:(?:0[1-9]|1[0-2])(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])(?:29|30)|(?:0[13578]|1[02])31)"
+_CODE: Final = rb"[A-Z0-9_](?:[A-Z0-9_ ]{0,14}[A-Z0-9_])?"
+_NUMBER: Final = rb"[+-]?\d{1,7}(?:\.\d{0,7})?"
+_NOTHING: Final = rb"(?!)"
+_SETTLED: Final[Mapping[str, bytes]] = {
+    **{vr: _TEXT + b"{0,%d}" % LONGEST[vr] for vr in ("SH", "LO", "ST", "LT")},
+    "PN": rb"[ -<>-\[\]-}]{0,1024}",  # one group
+    "AS": rb"(?:\d{3}[DWMY])?",
+    "CS": b"(?:" + _CODE + b")?",
+    "DA": b"(?:" + _DAY + b")?",
+    "DS": b"(?:" + _NUMBER + b")?",
+    "DT": b"(?:" + DATE_TIME.pattern.encode() + b")?",
+    "TM": b"(?:" + TIME.pattern.encode() + b")?",
+}
+# Of these others than their Value Representation allows.
+_SETTLED_OF: Final[Mapping[str, bytes]] = {
+    **{keyword: "|".join(values).encode() for keyword, values in ENUMERATED.items() if isinstance(values[0], str)},
+    **dict.fromkeys(IDENTIFIERS, _TEXT + b"{0,1024}"),
+    "PatientSex": "|".join(SEXES).encode(),
+    "PatientOrientation": _CODE + rb"\\" + _CODE,
+    "ImagerPixelSpacing": _NUMBER + rb"\\" + _NUMBER,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """`said`: values by keyword. `elements`: by tag, as they stand in a report: Explicit VR Little Endian, text in UTF-8."""
+
+    sop_class_uid: str
+    sop_instance_uid: str
+    study_instance_uid: str
+    series_instance_uid: str
+    said: Mapping[str, Any]
+    elements: Mapping[int, bytes]
+
+    def get(self, keyword: str, default: Any = None, /) -> Any:  # noqa: ANN401 - whatever an attribute is
+        """What is said of the image, as `Dataset.get`."""
+        return self.said.get(keyword, default)
+
+
+class _Rule(NamedTuple):
+    """Of one attribute. `settled`: the values that go over as they are; `head`: tag and Value Representation, encoded."""
+
+    keyword: str
+    vr: bytes
+    settled: re.Pattern[bytes]
+    head: bytes
+    is_said: bool
+    is_encoded: bool
+
+
+_Rules = Mapping[int, _Rule]
+_Taken = tuple[dict[str, Any], dict[int, bytes]]
+
+
+def extract(instance: Instance) -> Extract:
+    """Of the image that gives documents patient and study. Raises what `read_header` raises."""
+    taken = _short_way(instance, _OF_FIRST)
+    return extract_of(read_header(instance)) if taken is None else _of_ledger(instance, _completed(*taken))
+
+
+def further_extract(instance: Instance) -> Extract:
+    """Of a further image: the descriptors alone. Raises what `read_descriptors` raises."""
+    return _of_ledger(instance, _short_way(instance, _OF_OTHERS) or _taken(read_descriptors(instance), _OF_OTHERS))
+
+
+def extract_of(clean: Dataset) -> Extract:
+    """Of what `read_header` has read."""
+    return Extract(clean.SOPClassUID, clean.SOPInstanceUID, clean.StudyInstanceUID, clean.SeriesInstanceUID, *_taken(clean, _OF_FIRST))
+
+
+def _of_ledger(instance: Instance, taken: _Taken) -> Extract:
+    uids = instance.sop_class_uid, instance.sop_instance_uid, instance.study_instance_uid, instance.series_instance_uid
+    return Extract(*uids, *taken)
+
+
+def _completed(said: dict[str, Any], elements: dict[int, bytes]) -> _Taken:
+    """As `read_header` completes it."""
+    return {**_UNSAID, **said}, {**_EMPTY, **elements}
+
+
+def _taken(clean: Dataset, rules: _Rules) -> _Taken:
+    """What is said, and what is encoded, of elements that were read and cleaned."""
+    found = [(rules[tag], clean[tag]) for tag in clean.keys() & rules.keys()]
+    return (
+        {rule.keyword: item.value for rule, item in found if rule.is_said},
+        {int(item.tag): encoded([item]) for rule, item in found if rule.is_encoded},
+    )
+
+
+def _short_way(instance: Instance, rules: _Rules) -> _Taken | None:
+    """None: it does not lead through this header. Raises NotAnalysed for an identifier that is damaged."""
+    header = instance.header
+    found = places(header, rules) if is_usual(instance) else None
+    if found is None or not _is_known(header, character_set := found.pop(CHARACTER_SET, None)):
+        return None
+    said, elements, others = _settled(header, found, rules)
+    if others:
+        encoded_in = [] if character_set is None else [character_set]
+        clean = _read(b"".join([header[place.start : place.end] for place in (*encoded_in, *others.values())]), others.keys())
+        more_said, more_elements = _taken(clean, rules)
+        said, elements = said | more_said, elements | more_elements
+    return said, elements
+
+
+def _is_known(header: bytes, character_set: Place | None) -> bool:
+    """Whether pydicom reads it for sure: of one that it does not know it may say that the header cannot be read."""
+    if character_set is None:
+        return True
+    terms = header[character_set.value : character_set.end].rstrip(b"\0 ").split(b"\\")
+    return character_set.vr == b"CS" and _CHARACTER_SETS.issuperset(terms)
+
+
+def _settled(header: bytes, found: Mapping[int, Place], rules: _Rules) -> tuple[dict[str, Any], dict[int, bytes], dict[int, Place]]:
+    """What is said, what is encoded, and the elements that are not settled."""
+    said: dict[str, Any] = {}
+    elements: dict[int, bytes] = {}
+    others: dict[int, Place] = {}
+    for tag, place in found.items():
+        keyword, expected, settled, head, is_said, is_encoded = rules[tag]
+        vr, _, begin, end = place
+        value = header[begin:end]
+        text = value.rstrip(b"\0 ")
+        if vr != expected:
+            others[tag] = place
+        elif settled.fullmatch(text):
+            if is_said:
+                said[keyword] = text.decode().split("\\") if b"\\" in text else text.decode()
+            if is_encoded:
+                elements[tag] = head + counted(text)
+        elif vr == b"US" and len(value) == _NUMBER_BYTES and not is_encoded:
+            said[keyword] = int.from_bytes(value, "little")
+        else:
+            others[tag] = place
+    return said, elements, others
+
+
+def _read(encoded: bytes, wanted: Container[int]) -> Dataset:
+    with quietly():
+        clean = read_elements(encoded, wanted)
+    if SEX in clean and clean[SEX].value not in SEXES:
+        del clean[SEX]
+    return clean
+
+
+def _rules(wanted: Iterable[int]) -> _Rules:
+    return {tag: _rule(BaseTag(tag)) for tag in (*wanted, CHARACTER_SET) if tag != STUDY}
+
+
+def _rule(tag: BaseTag) -> _Rule:
+    keyword, vr = keyword_for_tag(tag), dictionary_VR(tag)
+    settled = re.compile(_SETTLED_OF.get(keyword) or _SETTLED.get(vr) or _NOTHING)
+    return _Rule(keyword, vr.encode(), settled, head(tag, vr), tag in _SAID, tag in _ENCODED)
+
+
+_OF_FIRST: Final = _rules(_SAID | _ENCODED | tags(IDENTIFIERS))
+_OF_OTHERS: Final = _rules(OF_OTHERS)
+_UNSAID: Final = {_OF_FIRST[tag].keyword: "" for tag in TYPE_2 if tag in _SAID}
+_EMPTY: Final = {int(tag): head(tag, vr) + counted(b"") for tag, vr in TYPE_2.items()}
