@@ -27,12 +27,11 @@ def structured_report(
     as the reference builder. Raises what `Headers.reported` raises, and Unusual for what the template cannot say.
     """
     before = replaced(job)
-    with quietly():
-        content = (
-            encode(build(job.result, release, context, Headers(job).reported(), before, heat_map))
-            if template is None
-            else template.fill(job.result, extracts.reported(), before, heat_map)
-        )
+    if template is None:
+        with quietly():
+            content = encode(build(job.result, release, context, Headers(job).reported(), before, heat_map))
+    else:
+        content = template.fill(job.result, extracts.reported(), before, heat_map)
     return Document(
         kind="sr",
         media_type=MEDIA_TYPE,

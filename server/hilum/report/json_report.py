@@ -20,7 +20,7 @@ from hilum.report.wording import caveats, meaning_of
 MEDIA_TYPE: Final = "application/json"
 SCHEMA: Final = "hilum/result/1.0"
 _SCHEMA_FILE: Final = Path(__file__).with_name("result.schema.json")
-_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False)
 _MOMENTS: Final = ("first_received_at", "last_received_at", "quiet_until")
 
 

@@ -45,11 +45,11 @@ def places(header: bytes, wanted: Container[int]) -> dict[int, Place] | None:
         while start < size:
             group, number, vr, length = unpack(header, start)
             value = start + 8
-            if vr in _LONG_VRS:
+            if vr not in _SHORT_VRS:
+                if vr not in _LONG_VRS:
+                    return None
                 (length,) = _LONG.unpack_from(header, value)
                 value += 4
-            elif vr not in _SHORT_VRS:
-                return None
             end = value + length
             if end > size:
                 return None

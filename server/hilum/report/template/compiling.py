@@ -37,10 +37,10 @@ IMAGES: Final = (
 
 def compile_template(release: Release, context: ReportContext) -> SrTemplate | None:
     """The template of a release, or None if it does not write its samples as the reference does: then it must not be used."""
-    rich, poor = samples(release)
+    rich, *others = samples(release)
     with quietly():
         template = _compiled(rich, release, context)
-        return template if all(_is_right(template, sample) for sample in (rich, poor)) else None
+        return template if all(_is_right(template, sample) for sample in (rich, *others)) else None
 
 
 def _compiled(sample: Sample, release: Release, context: ReportContext) -> SrTemplate:

@@ -6,8 +6,9 @@ what the reference would have written (PS3.5 7.5).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, Final
 
 from pydicom.dataelem import DataElement
@@ -49,7 +50,7 @@ class _Length:
 class Template:
     """Bytes with gaps. Values of equal sizes have equal lengths around them, so those are computed once for the sizes that recur."""
 
-    __slots__ = ("_order", "_pieces", "_sized")
+    __slots__ = ("_order", "_pick", "_pieces", "_sized")
 
     def __init__(self, parts: Iterable[Part], *gaps: str) -> None:
         pieces = list(_flat(list(parts), gaps))
@@ -62,13 +63,14 @@ class Template:
     def __setstate__(self, state: tuple[tuple[bytes | _Length, ...], tuple[int, ...]]) -> None:
         """It begins to remember anew."""
         self._pieces, self._order = state
+        self._pick = _picking(self._order)
         self._sized: dict[tuple[int, ...], bytes] = {}
 
     def fill(self, *values: bytes) -> bytes:
         """The bytes with `values` in the gaps, in the order in which they were named. A value has an even number of bytes (PS3.5 6.2)."""
-        sizes = tuple([len(value) for value in values])
+        sizes = tuple(map(len, values))
         pattern = self._sized.get(sizes) or self._remember(sizes)
-        return pattern % tuple([values[gap] for gap in self._order])
+        return pattern % self._pick(values)
 
     def _remember(self, sizes: tuple[int, ...]) -> bytes:
         if len(self._sized) == _MOST_SIZES:
@@ -76,6 +78,13 @@ class Template:
         encoded = [piece.encoded(sizes).replace(b"%", b"%%") if isinstance(piece, _Length) else piece for piece in self._pieces]
         self._sized[sizes] = b"".join(encoded)
         return self._sized[sizes]
+
+
+def _picking(order: tuple[int, ...]) -> Callable[[tuple[bytes, ...]], tuple[bytes, ...]]:
+    """The values with these numbers. A function in C: a report fills some fifty templates."""
+    if len(order) > 1:
+        return itemgetter(*order)
+    return itemgetter(slice(order[0], order[0] + 1) if order else slice(0))
 
 
 def _pattern(piece: bytes | int | _Length) -> bytes | _Length:
@@ -132,9 +141,15 @@ def cut_element(element: DataElement, gaps: Mapping[str, str | list[Part]] | Non
     gap = (gaps or {}).get(element.keyword)
     if element.VR == "SQ":
         inside = [part for below in element.value for part in cut_item(below, gaps)] if gap is None else gap
-        return [head(element.tag, element.VR), b"\0\0", Sized(_LONG, [inside] if isinstance(inside, str) else inside)]
-    if gap is None:
+    elif gap is None:
         return [encoded([element])]
-    is_long = element.VR in EXPLICIT_VR_LENGTH_32
-    size = Sized(_LONG if is_long else _SHORT, [gap] if isinstance(gap, str) else gap)
-    return [head(element.tag, element.VR), *([b"\0\0"] if is_long else []), size]
+    else:
+        inside = gap
+    before, size = before_value(element)
+    return [before, Sized(size, [inside] if isinstance(inside, str) else inside)]
+
+
+def before_value(element: DataElement) -> tuple[bytes, int]:
+    """What stands before the length of an element, and of how many bytes the length is (PS3.5 7.1.2)."""
+    begins = head(element.tag, element.VR)
+    return (begins + b"\0\0", _LONG) if element.VR in EXPLICIT_VR_LENGTH_32 else (begins, _SHORT)

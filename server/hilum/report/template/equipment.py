@@ -14,6 +14,7 @@ from pydicom.valuerep import DT
 
 from hilum.domain import Release, Result
 from hilum.report.maker import contribution_datetime, contribution_description
+from hilum.report.quiet import quietly
 from hilum.report.template.cutting import Template, cut_element, cut_item, item
 from hilum.report.template.extract import Extract
 from hilum.report.template.values import text
@@ -53,20 +54,22 @@ class Equipment:
             return b""
         device = [image.elements[tag] for tag in _DEVICE if tag in image.elements]
         try:
-            moment = _moment(image)
+            moment = _moment(image.get("AcquisitionDateTime"))
         except ValueError:
             return b""
-        return self.acquisition.fill(b"".join([*device, encoded(moment), self.acquisition_end]))
+        return self.acquisition.fill(b"".join([*device, moment, self.acquisition_end]))
 
 
 def _values(value: str | Sequence[str] | None) -> Sequence[str]:
     return (value,) if isinstance(value, str) else value or ()
 
 
-def _moment(image: Extract) -> list[DataElement]:
+def _moment(value: str | None) -> bytes:
     """Raises ValueError as highdicom does, whose answer is to leave the device out."""
-    value = image.get("AcquisitionDateTime")
-    return [] if value is None else [DataElement(_CONTRIBUTED, "DT", DT(value))]
+    if value is None:
+        return b""
+    with quietly():
+        return encoded([DataElement(_CONTRIBUTED, "DT", DT(value))])
 
 
 def compile_equipment(report: Dataset) -> Equipment:

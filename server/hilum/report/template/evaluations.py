@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from hilum.domain import Code, Decision, Finding, Outcome, Release, Result
+from hilum.domain import Decision, Finding, Outcome, Release, Result
 from hilum.report.codes import is_private
 from hilum.report.content import comment, evaluations, presence, presence_in_words, summary, words_of
 from hilum.report.context import HeatMap, ReportContext
@@ -17,10 +17,10 @@ from hilum.report.wording import caveats, not_analysed
 
 @dataclass(frozen=True, slots=True)
 class Evaluations:
-    """The container and its items; `presences` by code and decision."""
+    """The container and its items; `presences` by what a code is made of, and decision."""
 
     container: Template
-    presences: Mapping[tuple[Code, Decision], bytes]
+    presences: Mapping[tuple[str, str, str, Decision], bytes]
     worded: Template
     summary: bytes
     comment: Template
@@ -37,7 +37,7 @@ class Evaluations:
 
     def _presence(self, finding: Finding) -> bytes:
         try:
-            return self.presences[finding.code, finding.decision]
+            return self.presences[_decided(finding)]
         except KeyError:
             raise Unusual("unknown_finding") from None
 
@@ -46,13 +46,18 @@ class Evaluations:
         yield self.comment.fill(text(not_analysed(result)))
 
 
+def _decided(finding: Finding) -> tuple[str, str, str, Decision]:
+    code = finding.code
+    return code.value, code.scheme, code.meaning, finding.decision
+
+
 def compile_evaluations(findings: Sequence[Finding]) -> Evaluations:
     """From a finding of each label."""
     said = {"TextValue": "text"}
     decided = [replace(finding, decision=decision) for finding in findings if not is_private(finding) for decision in Decision]
     return Evaluations(
         Template(cut_item(evaluations([]), {"ContentSequence": "items"}), "items"),
-        {(finding.code, finding.decision): Template(cut_item(presence(finding))).fill() for finding in decided},
+        {_decided(finding): Template(cut_item(presence(finding))).fill() for finding in decided},
         Template(cut_item(presence_in_words(findings[0]), said), "text"),
         Template(cut_item(summary())).fill(),
         Template(cut_item(comment(""), said), "text"),

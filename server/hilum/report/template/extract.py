@@ -117,10 +117,9 @@ def _completed(said: dict[str, Any], elements: dict[int, bytes]) -> _Taken:
 def _taken(clean: Dataset, rules: _Rules) -> _Taken:
     """What is said, and what is encoded, of elements that were read and cleaned."""
     found = [(rules[tag], clean[tag]) for tag in clean.keys() & rules.keys()]
-    return (
-        {rule.keyword: item.value for rule, item in found if rule.is_said},
-        {int(item.tag): encoded([item]) for rule, item in found if rule.is_encoded},
-    )
+    with quietly():
+        elements = {int(item.tag): encoded([item]) for rule, item in found if rule.is_encoded}
+    return {rule.keyword: item.value for rule, item in found if rule.is_said}, elements
 
 
 def _short_way(instance: Instance, rules: _Rules) -> _Taken | None:
@@ -132,8 +131,8 @@ def _short_way(instance: Instance, rules: _Rules) -> _Taken | None:
     said, elements, others = _settled(header, found, rules)
     if others:
         encoded_in = [] if character_set is None else [character_set]
-        clean = _read(b"".join([header[place.start : place.end] for place in (*encoded_in, *others.values())]), others.keys())
-        more_said, more_elements = _taken(clean, rules)
+        part = b"".join([header[place.start : place.end] for place in (*encoded_in, *others.values())])
+        more_said, more_elements = _read(part, others.keys(), rules)
         said, elements = said | more_said, elements | more_elements
     return said, elements
 
@@ -170,12 +169,12 @@ def _settled(header: bytes, found: Mapping[int, Place], rules: _Rules) -> tuple[
     return said, elements, others
 
 
-def _read(encoded: bytes, wanted: Container[int]) -> Dataset:
+def _read(encoded: bytes, wanted: Container[int], rules: _Rules) -> _Taken:
     with quietly():
         clean = read_elements(encoded, wanted)
     if SEX in clean and clean[SEX].value not in SEXES:
         del clean[SEX]
-    return clean
+    return _taken(clean, rules)
 
 
 def _rules(wanted: Iterable[int]) -> _Rules:

@@ -11,7 +11,7 @@ from pydicom.dataset import Dataset
 
 from hilum.report.header import STUDY
 from hilum.report.inherited import INHERITED, tags
-from hilum.report.template.cutting import Template, cut, cut_element
+from hilum.report.template.cutting import Template, before_value, cut
 from hilum.report.template.extract import Extract
 from hilum.report.template.writing import encoded
 
@@ -38,11 +38,11 @@ _GAPS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """File Meta Information, the elements that stand fast, and those with gaps."""
+    """File Meta Information, the elements that stand fast, and those of the result: tag, what stands before the length, its bytes."""
 
     meta: Template
     constants: Mapping[int, bytes]
-    gaps: Mapping[str, tuple[int, Template]]
+    gaps: Mapping[str, tuple[int, bytes, int]]
 
     def fill(self, sop_instance_uid: bytes, said: Mapping[str, bytes], image: Extract) -> bytes:
         """The Part 10 file with these values of `_GAPS`; patient and study are those of `image`."""
@@ -53,8 +53,8 @@ class Frame:
 
     def _said(self, said: Mapping[str, bytes]) -> Iterable[tuple[int, bytes]]:
         for keyword, value in said.items():
-            tag, template = self.gaps[keyword]
-            yield tag, template.fill(value)
+            tag, before, size = self.gaps[keyword]
+            yield tag, b"".join((before, len(value).to_bytes(size, "little"), value))
 
 
 def compile_frame(report: Dataset) -> Frame:
@@ -65,5 +65,5 @@ def compile_frame(report: Dataset) -> Frame:
     return Frame(
         Template(cut(meta, {"MediaStorageSOPInstanceUID": "uid"}), "uid"),
         {int(tag): encoded([element]) for tag, element in fast.items()},
-        {keyword: (int(item.tag), Template(cut_element(item, {keyword: "value"}), "value")) for keyword, item in named.items()},
+        {keyword: (int(item.tag), *before_value(item)) for keyword, item in named.items()},
     )

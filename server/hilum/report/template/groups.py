@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pydicom.dataset import Dataset
 
-from hilum.domain import Code, Finding, Release, Result
+from hilum.domain import Finding, Release, Result
 from hilum.report import codes
-from hilum.report.content import SCORE_PARAMETER, explanation, measurement_group, measurements, parameters, values_of
+from hilum.report.content import explanation, measurement_group, measurements, parameters, values_of
 from hilum.report.context import HeatMap
-from hilum.report.template.cutting import Part, Template, cut_item
+from hilum.report.template.cutting import Template, cut_item
 from hilum.report.template.extract import Extract
 from hilum.report.template.unusual import Unusual
 from hilum.report.template.values import decimal, double, text, uid
 
 _IMAGE = {"ReferencedSOPClassUID": "class", "ReferencedSOPInstanceUID": "instance"}
 _NUMBER = {"NumericValue": "value", "FloatingPointValue": "exact"}
+_GAPS = ("tracking", "operating_point", "score", "preprocessing", "value", "exact", "images")
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The container, a group for each label of the release, and what stands in a group. `numbers`: of an uncalibrated, a calibrated one.
-
-    `score`: the parameter that a calibrated finding has.
-    """
+    """The container, and what stands in it: two groups for each label of the release, of an uncalibrated and of a calibrated finding."""
 
     container: Template
-    groups: Mapping[tuple[str, Code], Template]
-    numbers: tuple[Template, Template]
-    score: Template
+    groups: Mapping[tuple[str, ...], tuple[Template, Template]]
     source: Template
     explanation: Template
 
@@ -45,18 +41,15 @@ class Groups:
         return self.source.fill(uid(image.sop_class_uid), uid(image.sop_instance_uid))
 
     def _group(self, finding: Finding, result: Result, release: Release, sources: Mapping[str, bytes], heat_map: HeatMap | None) -> bytes:
-        group = self.groups.get((finding.key, finding.code))
+        group = self.groups.get(named(finding))
         if group is None:
             raise Unusual("unknown_finding")
         tracking = uid(codes.tracking_uid(result.identifiers["sr_series"], finding.key))
         used = [source for image, source in sources.items() if image in finding.source_sop_instance_uids]
-        inside = b"".join([self._number(finding), *used, self._explanation(finding, heat_map)])
-        point, score, preprocessing = _varying(finding, result, release)
-        return group.fill(tracking, text(point), self.score.fill(text(score)) if score else b"", text(preprocessing), inside)
-
-    def _number(self, finding: Finding) -> bytes:
+        shown = b"".join([*used, self._explanation(finding, heat_map)])
         value, exact = values_of(finding)
-        return self.numbers[finding.probability is not None].fill(decimal(value), double(exact))
+        said = map(text, _varying(finding, result, release))
+        return group[finding.probability is not None].fill(tracking, *said, decimal(value), double(exact), shown)
 
     def _explanation(self, finding: Finding, heat_map: HeatMap | None) -> bytes:
         if heat_map is None or finding.key not in heat_map.finding_keys:
@@ -66,30 +59,21 @@ class Groups:
 
 def compile_groups(result: Result, release: Release, image: Dataset, shown: HeatMap) -> Groups:
     """From a result with a finding of each label, on one image, with a heat map."""
-    first = result.findings[0]
-    whole = [measurement_group(replace(first, probability=value), result, release, [image], shown) for value in (None, 0.5)]
+    some = measurement_group(result.findings[0], result, release, [image], None)
     return Groups(
-        Template(cut_item(measurements(whole[:1]), {"ContentSequence": "groups"}), "groups"),
-        {(finding.key, finding.code): _compiled(finding, result, release) for finding in result.findings},
-        (_number(whole[0]), _number(whole[1])),
-        Template(cut_item(_score(whole[1]), {"TextValue": "text"}), "text"),
-        Template(cut_item(_typed("IMAGE", whole[0]), _IMAGE), "class", "instance"),
+        Template(cut_item(measurements([some]), {"ContentSequence": "groups"}), "groups"),
+        {
+            named(finding): (_compiled(finding, None, result, release), _compiled(finding, 0.5, result, release))
+            for finding in result.findings
+        },
+        Template(cut_item(some.ContentSequence[-1], _IMAGE), "class", "instance"),
         Template(cut_item(explanation(shown), _IMAGE), "class", "instance"),
     )
 
 
-def _number(group: Dataset) -> Template:
-    return Template(cut_item(_typed("NUM", group), _NUMBER), "value", "exact")
-
-
-def _typed(value_type: str, group: Dataset) -> Dataset:
-    found: Dataset = next(item for item in group.ContentSequence if item.ValueType == value_type)
-    return found
-
-
-def _score(group: Dataset) -> Dataset:
-    found: Dataset = next(item for item in group.ContentSequence if str(item.get("TextValue", "")).startswith(SCORE_PARAMETER))
-    return found
+def named(finding: Finding) -> tuple[str, ...]:
+    """What a finding has of its label."""
+    return finding.key, finding.code.value, finding.code.scheme, finding.code.meaning
 
 
 def _varying(finding: Finding, result: Result, release: Release) -> tuple[str, str, str]:
@@ -98,19 +82,15 @@ def _varying(finding: Finding, result: Result, release: Release) -> tuple[str, s
     return first, second if finding.probability is not None else "", last
 
 
-def _compiled(finding: Finding, result: Result, release: Release) -> Template:
-    """A group without score, number and images; the last two stand at its end."""
-    bare = replace(finding, probability=None)
-    group = measurement_group(bare, result, release, [], None)
-    point, _, preprocessing = _varying(bare, result, release)
-    names = {point: "operating_point", preprocessing: "preprocessing"}
-    inside = [part for item in group.ContentSequence if item.ValueType != "NUM" for part in _item(item, names)]
-    gaps = ("tracking", "operating_point", "score", "preprocessing", "measured")
-    return Template(cut_item(group, {"ContentSequence": [*inside, "measured"]}), *gaps)
+def _compiled(finding: Finding, probability: float | None, result: Result, release: Release) -> Template:
+    """A group without images, which stand at its end."""
+    sample = replace(finding, probability=probability)
+    group = measurement_group(sample, result, release, [], None)
+    names = dict(zip(_varying(sample, result, release), ("operating_point", "score", "preprocessing"), strict=True))
+    inside = [part for item in group.ContentSequence for part in cut_item(item, _gaps(item, names))]
+    return Template(cut_item(group, {"ContentSequence": [*inside, "images"]}), *_GAPS)
 
 
-def _item(item: Dataset, names: Mapping[str, str]) -> Iterable[Part]:
-    named = names.get(str(item.get("TextValue")))
-    yield from cut_item(item, {"UID": "tracking", **({"TextValue": named} if named else {})})
-    if named == "operating_point":
-        yield "score"  # an item, or nothing
+def _gaps(item: Dataset, names: Mapping[str, str]) -> Mapping[str, str]:
+    said = names.get(str(item.get("TextValue")))
+    return {"UID": "tracking", **_NUMBER, **({"TextValue": said} if said else {})}

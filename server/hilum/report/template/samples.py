@@ -46,10 +46,11 @@ class Sample:
 
 
 def samples(release: Release) -> Iterator[Sample]:
-    """A rich one, and a poor one."""
-    findings = tuple(_findings(release))
-    keys = tuple(finding.key for finding in findings)
-    yield Sample(_result(release, findings), (_image(_IMAGE),), (_BEFORE,), HeatMap(*_SHOWN, keys))
+    """Two rich ones, in which each label is calibrated once, and a poor one."""
+    for parity in (0, 1):
+        findings = tuple(_findings(release, parity))
+        keys = tuple(finding.key for finding in findings)
+        yield Sample(_result(release, findings), (_image(_IMAGE),), (_BEFORE,), HeatMap(*_SHOWN, keys))
     bare = {keyword: value for keyword, value in _IMAGE.items() if keyword not in ("TimezoneOffsetFromUTC", "Manufacturer", "Rows")}
     nothing = replace(_result(release, ()), outcome=Outcome.NOT_ANALYSED, reason=Reason.NO_ANALYSED_IMAGE.value, is_trained=False)
     yield Sample(nothing, (_image(bare),))
@@ -62,10 +63,10 @@ def _image(values: Mapping[str, Any]) -> Dataset:
     return image
 
 
-def _findings(release: Release) -> Iterator[Finding]:
+def _findings(release: Release, parity: int) -> Iterator[Finding]:
     """One of each label; every second as a calibrated release has it, so that both kinds occur."""
     for number, label in enumerate(label for label in release.labels if not label.is_masked):
-        probability = 0.5 if number % 2 else None
+        probability = 0.5 if number % 2 == parity else None
         yield Finding(label.key, label.text, label.code, 0.0, 0.5, probability, None, Decision.UNDECIDED, (_IMAGE["SOPInstanceUID"],))
 
 
