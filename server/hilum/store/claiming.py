@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Table, and_, bindparam, select, update
 
 from hilum.domain import Lease, Reason, WorkState
 from hilum.store.prepared import Prepared, Row
-from hilum.store.queues import Queue, Statements, statements
+from hilum.store.queues import Queue, Statements, in_state, statements
 from hilum.store.schema import reading
 
 
@@ -55,33 +55,31 @@ def lapsed_row(connection: Connection, claim: Claim) -> Row | None:
 
 def claim_due(connection: Connection, claim: Claim) -> list[tuple[Row, Lease]]:
     """Rows to work on, each with its lease."""
-    rows = claim.statements.due.all(connection, claim.parameters)
-    siblings = _siblings(connection, rows, claim.now) if claim.stage == "analyse" and rows else []
-    return take(connection, claim, [*rows, *siblings])
+    taken = take(connection, claim, claim.statements.due.all(connection, claim.parameters))
+    siblings = _siblings(connection, taken, claim.now) if claim.stage == "analyse" and taken else []
+    return [*taken, *take(connection, claim, siblings)]
 
 
-def _siblings(connection: Connection, rows: Sequence[Row], now: float) -> Sequence[Row]:
+def _siblings(connection: Connection, taken: Sequence[tuple[Row, Lease]], now: float) -> Sequence[Row]:
     """The other due readings of the images that were claimed, beyond the limit: an image is decoded once for all releases.
 
-    Not those of shadows: they would take the place of images that somebody waits for.
+    Not those of shadows: they would take the place of images that somebody waits for. What is taken is not due any more.
     """
-    theirs = {"instances": list({row.instance_id for row in rows}), "claimed": [row.id for row in rows]}
-    return _SIBLINGS.all(connection, {**theirs, "now": now})
+    return _SIBLINGS.all(connection, {"instances": list({row.instance_id for row, _ in taken}), "now": now})
 
 
+# The state is no parameter: SQLite plans a statement anew whenever a parameter is bound that a partial index depends on, 40 µs.
 _SIBLINGS = Prepared(
     select(reading)
     .where(
         reading.c.instance_id.in_(bindparam("instances", expanding=True)),
-        reading.c.state == WorkState.DUE,
+        in_state(reading, WorkState.DUE),
         reading.c.is_shadow.is_(False),
         reading.c.due_at <= bindparam("now"),
-        reading.c.id.not_in(bindparam("claimed", expanding=True)),
     )
     .order_by(reading.c.id)
     .with_for_update(skip_locked=True),
     "instances",
-    "claimed",
 )
 
 
