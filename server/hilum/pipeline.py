@@ -53,7 +53,10 @@ log = telemetry.logger("pipeline")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stretch of the street: the table that is its queue, how much one worker holds, and for how long."""
+    """One stretch of the street: the table that is its queue, how much one worker holds, and for how long.
+
+    `is_due_at_ring`: what is rung for may be claimed at once, and mostly not later, so nobody looks before he claims.
+    """
 
     name: str
     table: str
@@ -61,10 +64,11 @@ class Stage:
     failed: StrEnum
     batch: int
     lease_seconds: float
+    is_due_at_ring: bool = False
 
 
 STAGES: dict[str, Stage] = {
-    "analyse": Stage("analyse", "reading", ReadingState.NOT_ANALYSED, ReadingState.FAILED, batch=48, lease_seconds=120),
+    "analyse": Stage("analyse", "reading", ReadingState.NOT_ANALYSED, ReadingState.FAILED, 48, lease_seconds=120, is_due_at_ring=True),
     "assemble": Stage("assemble", "study", StudyState.FAILED, StudyState.FAILED, batch=32, lease_seconds=60),
     "compare": Stage("compare", "comparison", ComparisonState.FAILED, ComparisonState.FAILED, batch=8, lease_seconds=60),
     "report": Stage("report", "result", ResultState.FAILED, ResultState.FAILED, batch=8, lease_seconds=120),
@@ -126,7 +130,7 @@ class StageLoop:
                 for job in jobs:
                     self._start(job)
                 is_rung = await self._wait(pause)
-                is_due = not is_rung and pause < self._settings.poll_seconds
+                is_due = self._stage.is_due_at_ring if is_rung else pause < self._settings.poll_seconds
         while self._held or self._promised:
             self._wake.clear()
             await (asyncio.wait(self._held) if self._held else self._wake.wait())
@@ -139,7 +143,7 @@ class StageLoop:
         self._wake.set()
 
     async def _claim(self, *, is_due: bool) -> tuple[list[Job], float]:
-        """Jobs for the free places, and how long to wait for the next row that will be due. `is_due`: it was waited for, until now."""
+        """Jobs for the free places, and how long to wait for the next row that will be due. `is_due`: one should be by now."""
         room, poll = self._stage.batch - len(self._held) - self._promised, self._settings.poll_seconds
         if not self._has_room():
             return [], min(poll, _NO_ROOM_SECONDS)
@@ -156,7 +160,7 @@ class StageLoop:
             self._is_claiming = False
 
     def _claim_now(self, room: int, *, is_due: bool) -> tuple[list[Job], float]:
-        """It looks first: a claim takes the write lock, for which others wait, and mostly a ring is about what is due later."""
+        """Unless `is_due` it looks first: a claim takes the write lock, for which others wait."""
         stage, poll, self._wants_room = self._stage, self._settings.poll_seconds, False
         if not is_due and (pause := self._ledger.seconds_to_next(stage.name, poll, destination_name=self.destination)) > 0:
             return [], pause
