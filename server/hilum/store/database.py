@@ -94,6 +94,44 @@ def libpq_arguments(url: str) -> dict[str, Any]:
     return {**_CONNECT_TIMEOUTS, **named}
 
 
+class Transactions:
+    """Those of an engine. SQLite's connections stay out of the pool between them: the way there and back is most of a transaction.
+
+    Not so PostgreSQL's: the pool asks each before it gives it out whether its server is still there. Thread-safe.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine, self._keeps = engine, engine.dialect.name == "sqlite"
+        self._idle: list[Connection] = []
+
+    @contextlib.contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """As the engine's own. What meets an error goes back to the pool, which looks whether it is any good."""
+        connection = self._taken()
+        try:
+            with connection.begin():
+                yield connection
+        except BaseException:
+            connection.close()
+            raise
+        if self._keeps:
+            self._idle.append(connection)
+        else:
+            connection.close()
+
+    def _taken(self) -> Connection:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self._engine.connect()
+
+    def close(self) -> None:
+        """Give the connections back to the pool; whoever comes later leaves his there, too."""
+        self._keeps = False
+        while self._idle:
+            self._idle.pop().close()
+
+
 @contextlib.contextmanager
 def begin_part(engine: Engine) -> Iterator[Connection]:
     """One of many transactions after each other, and a pause: who waits for SQLite's lock sleeps between two looks and must see a gap."""

@@ -49,7 +49,7 @@ from hilum.store.claiming import Claim
 from hilum.store.clocks import ahead_seconds
 from hilum.store.commitments import Holder
 from hilum.store.completing import Completed
-from hilum.store.database import begin_part, open_engine, sync_of, words_of
+from hilum.store.database import Transactions, begin_part, open_engine, sync_of, words_of
 from hilum.store.doorbell import Bell, doorbell_for
 from hilum.store.forgetting import Forgotten
 from hilum.store.gone_files import Quarantined
@@ -101,10 +101,13 @@ class Ledger:
         self._sync = sync_of(url)
         # Who only looks must not wait for the one who writes.
         self._reader = open_engine(url, read_only=True) if self._engine.dialect.name == "sqlite" else self._engine
+        self._writes, self._reads = Transactions(self._engine), Transactions(self._reader)
         self._doorbell = doorbell_for(url)
 
     def close(self) -> None:
         """Give the connections back."""
+        self._writes.close()
+        self._reads.close()
         self._engine.dispose()
         self._reader.dispose()
         self._doorbell.close()
@@ -112,7 +115,7 @@ class Ledger:
     @property
     def namespace(self) -> uuid.UUID:
         """The installation's UID namespace, minted once at the first migration."""
-        with self._reader.begin() as connection:
+        with self._reads.begin() as connection:
             return uuid.UUID(connection.execute(select(installation.c.value).where(installation.c.key == "namespace")).scalar_one())
 
     @property
@@ -125,7 +128,7 @@ class Ledger:
         return _until_ours(lambda: self._record(arrivals))
 
     def _record(self, arrivals: Sequence[Arrival]) -> list[RecordOutcome]:
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             outcomes = recording.record(connection, arrivals, self._clock())
             self._doorbell.ring_with(connection, bells := _bells_of_record(arrivals, outcomes))
         self._doorbell.ring(bells)  # an image may be read while the disk is waited for
@@ -134,12 +137,12 @@ class Ledger:
 
     def paths_of(self, same: Sequence[Instance]) -> dict[str, str]:
         """By SOP Instance UID, the `path` of each image with pixels whose bytes are these."""
-        with self._reader.begin() as connection:
+        with self._reads.begin() as connection:
             return gone_files.paths_of(connection, same)
 
     def not_read(self, uids: Collection[str]) -> set[str]:
         """Those of these SOP Instance UIDs of which a reading ended without numbers."""
-        with self._reader.begin() as connection:
+        with self._reads.begin() as connection:
             return gone_files.not_read(connection, uids)
 
     def give_up_files(self, paths: Mapping[str, str], damaged: Collection[str] = ()) -> None:
@@ -147,23 +150,23 @@ class Ledger:
 
         `damaged`: of those whose file is there, and no use to anybody.
         """
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             gone_files.give_up(connection, paths, damaged, self._clock())
 
     def quarantined(self, same: Sequence[Instance]) -> list[Quarantined]:
         """Conflicts of the very bytes of these images whose file lies in quarantine."""
-        with self._reader.begin() as connection:
+        with self._reads.begin() as connection:
             return gone_files.quarantined(connection, same)
 
     def take_place_in_quarantine(self, lost: Sequence[Quarantined]) -> None:
         """The archive has lost the files of these conflicts: what came is theirs. Recorded again, it goes to quarantine."""
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             gone_files.take_place(connection, lost)
 
     def record_associations(self, records: Sequence[AssociationRecord]) -> None:
         """Who sent what, and what was refused."""
         rows = [{name: getattr(record, name) for name in AssociationRecord.__slots__} for record in records]
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             connection.execute(insert(association), rows)
         self._sync()
 
@@ -177,14 +180,14 @@ class Ledger:
         return count
 
     def _reject(self, rejections: Sequence[Rejection]) -> int:
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             count = rejecting.reject(connection, rejections, self._clock())
             self._doorbell.ring_with(connection, ("assemble",))
         return count
 
     def request_commitment(self, request: CommitmentRequest, holder: Holder | None = None) -> CommitmentJob | None:
         """Owe a report. `holder` reports itself and gets the job; else whoever claims it. The same request again begins it anew."""
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             job = commitments.record(connection, request, self._clock(), holder)
             self._doorbell.ring_with(connection, ("commit",))
         self._sync()
@@ -193,20 +196,20 @@ class Ledger:
 
     def kept(self, sop_instance_uids: Collection[str], calling_ae_title: str) -> tuple[dict[str, str], set[str]]:
         """SOP Instance UID to SOP Class UID of what is kept of these; then those of which this sender sent other pixels."""
-        with self._reader.begin() as connection:
+        with self._reads.begin() as connection:
             disputed = commitments.disputed(connection, sop_instance_uids, calling_ae_title)
             return commitments.kept(connection, sop_instance_uids), disputed
 
     def is_own_document(self, sop_instance_uid: str) -> bool:
         """Whether a document of ours has this SOP Instance UID."""
-        with self._reader.begin() as connection:
+        with self._reads.begin() as connection:
             query = select(document.c.id).where(document.c.sop_instance_uid == sop_instance_uid)
             return connection.execute(query).first() is not None
 
     def ae_titles(self, study_uids: Collection[str]) -> dict[str, tuple[str, str]]:
         """Calling and Called AE Title of the first image of each of these studies; studies that nobody has sent yet are left out."""
         query = select(study.c.study_instance_uid, study.c.calling_ae_title, study.c.called_ae_title)
-        with self._reader.begin() as connection:
+        with self._reads.begin() as connection:
             rows = connection.execute(query.where(study.c.study_instance_uid.in_(study_uids)))
             return {row.study_instance_uid: (row.calling_ae_title, row.called_ae_title) for row in rows}
 
@@ -246,7 +249,7 @@ class Ledger:
         now = self._clock()
         bells: tuple[str, ...] = ()
         claim = Claim(stage, limit, owner, now, now + lease_seconds, destination_name)
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             lapsed = claiming.lapsed_row(connection, claim)
             if lapsed is not None:
                 bells = self._fail_hopeless(connection, claim, maximum_lapses)
@@ -268,14 +271,14 @@ class Ledger:
         try:
             self._sync()
         except OperationalError as error:
-            with self._engine.begin() as connection:
+            with self._writes.begin() as connection:
                 for job in jobs:
                     claiming.give_back(connection, QUEUES["deliver"], job.lease, words_of(error), self._clock(), counts=False)
             raise
 
     def seconds_to_next(self, stage: str, at_most: float, *, destination_name: str | None = None) -> float:
         """How long a stage may sleep: until the next row can be claimed, or `at_most`; 0: one can be claimed now. Takes no write lock."""
-        with self._reader.begin() as connection:
+        with self._reads.begin() as connection:
             seconds = claiming.seconds_to_next(connection, stage, self._clock(), destination_name)
         return at_most if seconds is None else min(at_most, seconds)
 
@@ -291,7 +294,7 @@ class Ledger:
 
     def activation_maps(self, study_uid: str, release: str) -> dict[str, ActivationMaps]:
         """Class activation maps of a study's analysed images by one release, by SOP Instance UID."""
-        with self._reader.begin() as connection:
+        with self._reads.begin() as connection:
             return activation_maps(connection, study_uid, release)
 
     def advance(self, stage: str, decided: Sequence[tuple[Lease, Advance]]) -> list[bool]:
@@ -308,7 +311,7 @@ class Ledger:
         self, stage: str, decided: Sequence[tuple[Lease, Advance, Job | None]], heirs: Mapping[str | None, Heir]
     ) -> tuple[list[bool], list[Job]]:
         queue, written = QUEUES[stage], dict[str, bool]()
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             following = HandingOn(now := self._clock(), lanes.held_by(connection, heirs, now))
             # In the order of `recording`: two that name the same rows would wait for each other (PostgreSQL).
             for lease, item, job in sorted(decided, key=lambda one: _place(one[0], one[2])):
@@ -326,14 +329,14 @@ class Ledger:
 
     def retry(self, stage: str, lease: Lease, detail: str, after_seconds: float, *, counts: bool = True) -> bool:
         """Due again in `after_seconds`. False: the lease is lost."""
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             return claiming.give_back(connection, QUEUES[stage], lease, detail, self._clock() + after_seconds, counts=counts)
 
     def lapse(self, stage: str, lease: Lease) -> bool:
         """The lease ends now as if its worker had died, and is counted as such. False: it was lost already."""
         table, now = QUEUES[stage].table, self._clock()
         held = and_(table.c.id == lease.row_id, table.c.lease_token == lease.token)
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             return connection.execute(update(table).where(held).values(leased_until=now - 1)).rowcount == 1
 
     def end_leases(self, owner: str, *, is_clean: bool, counts: bool = False) -> int:
@@ -341,7 +344,7 @@ class Ledger:
 
         `counts`, of a clean one: something may have come of its tries, so that they stay counted.
         """
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             now = self._clock()
             count = sum(claiming.expire(connection, table, owner, now, is_clean=is_clean, counts=counts) for table in WORK_TABLES.values())
             connection.execute(update(destination).where(destination.c.owner == owner).values(owner=None, owned_until=None))
@@ -364,7 +367,7 @@ class Ledger:
         is as safe as any, and whoever repeats it after a crash gets the rest.
         """
         chosen = requeueing.condition(stage, reason, study_uid, destination_name, among)
-        with self._reader.begin() as connection:
+        with self._reads.begin() as connection:
             parts = requeueing.parts(connection, stage, chosen)
         count = sum(self._requeue(stage, chosen, ids) for ids in parts)
         self._sync()
@@ -380,15 +383,15 @@ class Ledger:
     def hold_lane(self, name: str, owner: str, seconds: float) -> bool:
         """Own a destination's lane for half of `seconds` at least; False: another dispatcher owns it, or a person paused it."""
         now = self._clock()
-        with self._reader.begin() as connection:
+        with self._reads.begin() as connection:
             if lanes.is_held(connection, name, owner, now + seconds / 2):
                 return True
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             return lanes.take(connection, name, owner, now, seconds)
 
     def pause(self, name: str, *, is_paused: bool) -> None:
         """Stop or resume deliveries to a destination, also one that has never been used. What is on the wire is finished."""
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             lanes.pause(connection, name, is_paused=is_paused)
             self._doorbell.ring_with(connection, ("deliver",))
         self._sync()
@@ -396,21 +399,21 @@ class Ledger:
 
     def forget_destination(self, name: str) -> Forgotten:
         """Give up what waits for a destination that is no longer in the settings; that it is not is for the caller to know."""
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             done = forgetting.forget(connection, name, self._clock())
         self._sync()
         return done
 
     def forget_commitments(self, calling_ae_title: str) -> int:
         """Give up the dead reports of storage commitment that this AE Title is owed; how many."""
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             count = forgetting.forget_commitments(connection, calling_ae_title)
         self._sync()
         return count
 
     def complete(self, study_uid: str, *, is_waiting: bool = True) -> Completed | None:
         """End a study's quiet period now; None: there is no such study. Its open readings are waited for, unless told otherwise."""
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             done = completing.complete(connection, study_uid, self._clock(), is_waiting=is_waiting)
             self._doorbell.ring_with(connection, ("assemble",))
         self._sync()
@@ -421,7 +424,7 @@ class Ledger:
         """A process says that it lives, and whether it can do its work. False: the last one to say so under its name was another."""
         alive = {"role": role, "host": _HOST, "pid": pid, "started_at": started_at, "is_ready": is_ready, "detail": detail}
         alive["beat_at"] = self._clock()
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             if _BEAT_AGAIN.write(connection, {**alive, "who": name, "since": started_at}):
                 return True
             if _BEAT.write(connection, {**alive, "who": name}):
@@ -431,14 +434,14 @@ class Ledger:
 
     def forget_processes(self, names: Collection[str]) -> None:
         """Remove the heartbeats of processes that are gone for good."""
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             connection.execute(process.delete().where(process.c.name.in_(names)))
 
     def silent(self, seconds: float) -> list[tuple[str, int]]:
         """Processes of this host, name and process id, that have not said for so long that they live: nor since its clock was set back."""
         now = self._clock()
         quiet = and_(process.c.host == _HOST, ~process.c.beat_at.between(now - seconds, now + seconds))
-        with self._reader.begin() as connection:
+        with self._reads.begin() as connection:
             return [(row.name, row.pid) for row in connection.execute(select(process.c.name, process.c.pid).where(quiet))]
 
     def clock_ahead_seconds(self) -> float:
@@ -447,7 +450,7 @@ class Ledger:
 
     def free_stranded(self, stage: str, longest_seconds: float) -> int:
         """Make due what waits for longer than that, as only a clock that was set back explains; how many rows of the stage."""
-        with self._engine.begin() as connection:
+        with self._writes.begin() as connection:
             return stranded.free(connection, stage, longest_seconds, self._clock())
 
     def listen(self, stage: str) -> Bell:
