@@ -17,7 +17,7 @@ from sqlalchemy.engine import ExceptionContext, make_url
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from sqlalchemy.pool import PoolProxiedConnection
+from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
 AWAY: Final = (OperationalError, InterfaceError, PoolTimeoutError)
 """What says that the database does not answer for now. Others say that we ask wrongly (of SQLite some of those are among these)."""
@@ -101,7 +101,8 @@ class Transactions:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine, self._keeps = engine, engine.dialect.name == "sqlite"
+        self._engine, pool = engine, engine.pool
+        self._pool = pool if engine.dialect.name == "sqlite" and isinstance(pool, QueuePool) else None
         self._idle: list[Connection] = []
 
     @contextlib.contextmanager
@@ -114,10 +115,14 @@ class Transactions:
         except BaseException:
             connection.close()
             raise
-        if self._keeps:
+        if self._is_kept():
             self._idle.append(connection)
         else:
             connection.close()
+
+    def _is_kept(self) -> bool:
+        """Not while there are more connections than the pool keeps: somebody may wait there for one, and who waits does not look here."""
+        return (pool := self._pool) is not None and pool.overflow() <= 0
 
     def _taken(self) -> Connection:
         try:
@@ -127,7 +132,7 @@ class Transactions:
 
     def close(self) -> None:
         """Give the connections back to the pool; whoever comes later leaves his there, too."""
-        self._keeps = False
+        self._pool = None
         while self._idle:
             self._idle.pop().close()
 
