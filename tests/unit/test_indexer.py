@@ -451,6 +451,29 @@ def test_a_ledger_that_is_away_loses_nothing_and_is_waited_for(house: House) -> 
     indexer.stop(20)
 
 
+def test_an_archive_that_does_not_answer_while_the_ledger_is_away_is_waited_for(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it may be taken for gone: nobody would look for it before the next start."""
+    looks, look = list[object](), os.stat
+
+    def fail(path: object, *more: object, **named: object) -> os.stat_result:
+        if str(path).endswith(".dcm") and len(looks) < 2:
+            looks.append(path)
+            raise OSError(errno.ESTALE, "Stale file handle")
+        return look(path, *more, **named)  # type: ignore[arg-type]
+
+    indexer = Indexer(house.settings, house.ledger, house.archive, patience_seconds=0)
+    arriving.store(request(data_set("1.2.3"), "1.2.3"), house.intake(indexer).begin)
+    house.execute("ALTER TABLE instance RENAME TO away")
+    monkeypatch.setattr(os, "stat", fail)
+    monkeypatch.setattr(os, "lstat", fail)
+    indexer.start()
+    wait_for(lambda: looks)
+    house.execute("ALTER TABLE away RENAME TO instance")
+    wait_for(lambda: house.rows("SELECT sop_instance_uid FROM instance") == [("1.2.3",)])
+    indexer.stop(20)
+    assert indexer.failure is None
+
+
 def test_a_ledger_that_does_not_answer_is_away_before_the_try_has_ended(house: House) -> None:
     indexer = Indexer(house.settings, house.ledger, house.archive, patience_seconds=0)
     with sqlite3.connect(house.settings.site.state_dir / "ledger.sqlite") as other:

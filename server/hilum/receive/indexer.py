@@ -128,6 +128,17 @@ def _write_span(instance: Instance, outcome: RecordOutcome) -> None:
         tracing.write(tracing.Ended(place, trace.root, "index", instance.received_at, time.time(), attributes=said))
 
 
+def _is_gone(file: File) -> bool:
+    """Not where nobody can say, as while a network does not answer: what is dropped then gets no row before the next start."""
+    try:
+        os.lstat(file)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _name(file: File) -> str:
     return os.path.basename(file)  # noqa: PTH119 - see `File`
 
@@ -238,7 +249,7 @@ class Indexer:
         self._begun_at, pause = time.monotonic(), _BACKOFF_SECONDS
         while not self._try(batch) and not self._stopping.wait(pause):
             pause = min(2 * pause, _MAXIMUM_BACKOFF_SECONDS)
-            batch = [item for item in batch if os.path.exists(item.file)]  # noqa: PTH110 - the others were indexed singly, or quarantined
+            batch = [item for item in batch if not _is_gone(item.file)]  # the others were indexed singly, or quarantined
 
     def _try(self, batch: list[Acknowledged]) -> bool:
         try:
