@@ -100,3 +100,17 @@ def test_what_the_archive_does_not_give_now_waits_and_what_is_of_one_file_alone_
         return []
 
     with_analyser(scenario, closed)
+
+
+def test_whatever_is_raised_while_a_file_is_looked_for_reaches_the_reading() -> None:
+    """A future refuses StopIteration: the reading would wait for ever."""
+
+    def nowhere(_: Instance) -> Path:
+        return next(iter(()))
+
+    async def scenario(analyser: Analyser) -> list[NotAnalysed]:
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.wait_for(ended(analyser, NAMES[0]), 5.0)
+        return []
+
+    with_analyser(scenario, nowhere)

@@ -7,13 +7,16 @@ import os
 import resource
 import signal
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
 import pytest
 
 from hilum.analyse.decode_pool import DecodePool
-from hilum.analyse.worker import NotReady, Request
+from hilum.analyse.decode_process import DecodeProcess
+from hilum.analyse.slots import Area, SlotMemory
+from hilum.analyse.worker import Answer, Decoded, NotReady, Request
 from hilum.errors import Retry, WorkerDied
 from tests.support.codecs import load_breaking, load_nothing
 from tests.support.waiting import has_ended, wait_for
@@ -229,3 +232,44 @@ def test_a_bug_between_images_ends_the_process_in_place_of_letting_images_wait(m
 
     with pytest.raises(SystemExit):
         with_pool(scenario)
+
+
+@pytest.mark.parametrize(("error", "raised"), [(LookupError, LookupError), (StopIteration, RuntimeError)])
+def test_whatever_a_device_raises_reaches_its_image_and_leaves_the_slot_free(error: type[Exception], raised: type[Exception]) -> None:
+    def breaking(_request: Request, _decoded: Decoded) -> Answer:
+        raise error
+
+    async def run() -> None:
+        pool = DecodePool(1, 20.0, load_breaking, prepare=breaking)
+        await pool.start()
+        try:
+            for _ in range(4):  # more than there are slots
+                with pytest.raises(raised):
+                    await asyncio.wait_for(pool.ask(request("decoded")), 5.0)
+        finally:
+            await pool.stop()
+
+    asyncio.run(run())
+
+
+def test_a_process_that_is_ended_from_two_threads_at_once() -> None:
+    """The pool stops while one of its threads ends a process that broke."""
+
+    class Ending:
+        """Its first `kill` is overtaken by a whole second ending."""
+
+        kills = 0
+
+        def kill(self) -> None:
+            self.kills += 1
+            if self.kills == 1:
+                worker.kill()
+
+        def join(self) -> None:
+            """At once."""
+
+    with ThreadPoolExecutor(1) as threads:
+        worker = DecodeProcess(SlotMemory(Area(1, 1)), threads, load_breaking)
+        worker._process = Ending()  # type: ignore[assignment]
+        worker.kill()
+    assert worker._process is None

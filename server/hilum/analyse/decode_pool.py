@@ -156,10 +156,10 @@ class DecodePool:
         """In a thread; the slot is free when it is done."""
         assert isinstance(asked.request, Request)
         assert self._prepare is not None, "ask for what is decoded only with a device that prepares it"
-        preparing = asyncio.get_running_loop().run_in_executor(self._device, self._prepare, asked.request, decoded)
+        preparing = asyncio.get_running_loop().run_in_executor(self._device, _outcome, partial(self._prepare, asked.request, decoded))
         preparing.add_done_callback(partial(self._prepared, asked))
 
-    def _prepared(self, asked: _Asked, preparing: asyncio.Future[Answer]) -> None:
+    def _prepared(self, asked: _Asked, preparing: asyncio.Future[Answer | Exception]) -> None:
         self._free.put_nowait(asked.lease.next)
         if not preparing.cancelled():
             settle(asked.answer, preparing.exception() or preparing.result())
@@ -173,6 +173,14 @@ class DecodePool:
         for threads in (self._threads, self._device):
             threads.shutdown(wait=False)
         self._slots.close()
+
+
+def _outcome(prepare: Callable[[], Answer]) -> Answer | Exception:
+    """What it gives, or raises: an executor's future never ends with StopIteration, so that the slot would be lent for ever."""
+    try:
+        return prepare()
+    except Exception as error:  # noqa: BLE001 - whatever it is belongs to the image
+        return error
 
 
 def _end_with(serving: asyncio.Task[None]) -> None:

@@ -101,7 +101,7 @@ class DecodeProcess:
         self._pipe = None
 
     def _ended(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-        self._process = None
+        process, self._process = self._process, None  # at once: when the pool stops, a thread may be at it as well
+        if process is not None:
+            process.kill()
+            process.join()
