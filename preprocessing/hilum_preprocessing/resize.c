@@ -280,7 +280,8 @@ typedef struct {
     const float *down, *across; /* (rows), (columns): the sums */
 } Finish;
 
-/* `is_fused`: as torch does it on a processor that can, so that both say the same to the bit. */
+/* `is_fused`: as torch does it on a processor that can, so that both say the same to the bit in whole sixteens of columns. In the rest
+   torch rounds otherwise, which may differ in a float's last bit; here each column is treated alike. */
 INLINE void finish(const Finish *how, float *restrict image, int is_fused)
 {
     const float *restrict across = how->across;
