@@ -13,6 +13,8 @@ from pydicom.uid import Comprehensive3DSRStorage, DigitalXRayImageStorageForPres
 from pynetdicom import AE, evt
 from pynetdicom.events import Event
 
+_TRIES = 5
+
 
 class AnsweringPeer:
     """Sends one report when a study has two images. `status` is what it answers to images; `is_silent`: it never reports."""
@@ -42,9 +44,18 @@ class AnsweringPeer:
         report.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
         ae = AE("FAKE")
         ae.add_requested_context(Comprehensive3DSRStorage, ExplicitVRLittleEndian)
-        association = ae.associate("127.0.0.1", self._report_port)
-        association.send_c_store(report)
-        association.release()
+        if not any(_is_sent(ae, report, self._report_port) for _ in range(_TRIES)):
+            raise RuntimeError(f"no report of {study} was taken in {_TRIES} tries")
+
+
+def _is_sent(ae: AE, report: Dataset, port: int) -> bool:
+    """On a busy machine an association may break off: like any sender of reports, the peer tries again."""
+    association = ae.associate("127.0.0.1", port)
+    if not association.is_established:
+        return False
+    answer = association.send_c_store(report)
+    association.release()
+    return "Status" in answer and answer.Status == 0
 
 
 @contextmanager
