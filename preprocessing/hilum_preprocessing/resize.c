@@ -12,7 +12,7 @@
 #define X86
 #endif
 
-#define INTERFACE 3 /* resize_library.py refuses a library with another number */
+#define INTERFACE 4 /* resize_library.py refuses a library with another number */
 #define STEP 4      /* rows that are added at once: each sum is then loaded and stored a fourth as often */
 #define CHUNK 256   /* columns: measured; four rows of floats and the sums that they go to stay in the first cache */
 #define AHEAD 8     /* rows: what a processor fetches by itself begins anew with every row of a chunk */

@@ -16,7 +16,7 @@ from hilum_preprocessing.reduction import Axis
 from hilum_preprocessing.resize_matrices import Floats
 
 PATH: Final = Path(__file__).with_name("resize.so")
-_INTERFACE: Final = 3
+_INTERFACE: Final = 4
 _FUNCTIONS: Final = ("hilum_resize", "hilum_resize_whole", "hilum_finish", "hilum_extremes", "hilum_counts", "hilum_look")
 _WIDEST: Final = 1 << 30
 _TYPES: Final = {np.dtype(name): number for number, name in enumerate(("u1", "i1", "u2", "i2", "f4"))}

@@ -13,12 +13,10 @@ from torch import Tensor
 from hilum_preprocessing.bands import Arithmetic
 from hilum_preprocessing.compiled import Samples, extremes
 from hilum_preprocessing.extent import counts
-from hilum_preprocessing.lines import Line, line_of
+from hilum_preprocessing.lines import Line
 from hilum_preprocessing.resample import Pixels
 from hilum_preprocessing.scratch import scratch
 from hilum_preprocessing.tables import LevelTable
-
-__all__ = ["Line", "line_of", "pixels_of_stored", "stored_extremes", "words_of"]
 
 _UNSIGNED = {torch.int8: torch.uint8, torch.uint8: torch.uint8, torch.int16: torch.uint16, torch.uint16: torch.uint16}
 

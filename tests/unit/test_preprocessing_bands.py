@@ -16,10 +16,11 @@ from hilum_preprocessing.bounded import BoundedCache
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.extent import counts, extent
 from hilum_preprocessing.kernels import HALF, as_pillow_integers, taps
+from hilum_preprocessing.lines import Line, line_of
 from hilum_preprocessing.operations import Resize
 from hilum_preprocessing.reduction import Axis
 from hilum_preprocessing.resample import pixels_of, resize
-from hilum_preprocessing.stored_pixels import Line, line_of, pixels_of_stored, stored_extremes, words_of
+from hilum_preprocessing.stored_pixels import pixels_of_stored, stored_extremes, words_of
 from hilum_preprocessing.tables import LevelTable
 from tests.support.matrices import dense
 

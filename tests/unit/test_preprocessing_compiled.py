@@ -297,7 +297,7 @@ def test_people_are_told_that_it_is_missing(tmp_path):
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("#define INTERFACE 3 ", "#define INTERFACE 2 ", "another version of Hilum"),
+        ("#define INTERFACE 4 ", "#define INTERFACE 3 ", "another version of Hilum"),
         ("sums[j] += a * rows[0][j]", "sums[j] -= a * rows[0][j]", "computes wrong"),
         ("most = in[j] > most", "most = in[j] < most", "computes wrong"),
         ("lows += x[t] * low[t]", "lows += x[t] * high[t]", "computes wrong"),

@@ -12,8 +12,8 @@ from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
 from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, decode, read_file
 from hilum_preprocessing.grayscale import level_table, windowed
+from hilum_preprocessing.lines import line_of
 from hilum_preprocessing.luts import Window
-from hilum_preprocessing.stored_pixels import line_of
 from tests.support.radiograph import radiograph, ramp, scene, spec, under
 
 IDENTITY = [{"op": "clamp", "low": -60000, "high": 60000}]
