@@ -196,6 +196,23 @@ def test_the_same_bytes_again_are_kept_where_the_first_ones_are_damaged(house: H
     assert orphans(house.settings.ledger_url, house.archive) == [], "nobody takes the damaged one for an image"
 
 
+@pytest.mark.parametrize("record_again", [False, True])
+def test_killed_on_the_way_the_scan_takes_what_comes_in_place_of_a_damaged_file(house: House, *, record_again: bool) -> None:
+    house.index(house.put(data_set("1.2.3"), "1.2.3"))
+    ((damaged,),) = house.rows("SELECT path FROM instance")
+    (house.archive.root / str(damaged)).write_bytes(b"")
+    file = house.put(data_set("1.2.3"), "1.2.3")
+    arrival = arrival_of(describe(file), house.settings)
+    house.ledger.give_up_files({"1.2.3": str(damaged)}, {"1.2.3"})
+    if record_again:
+        assert house.ledger.record([arrival]) == [RecordOutcome.RESTORED]
+    assert recover(house.settings, house.ledger, house.archive).outcomes.total() == 1
+    ((path,),) = house.rows("SELECT path FROM instance WHERE pixels_removed_at IS NULL")
+    assert (path != damaged, data_set_of(house.archive.root / str(path))) == (True, data_set("1.2.3"))
+    assert house.rows("SELECT path, cause FROM expired_file") == [(damaged, "superseded")]
+    assert not file.exists(), "it has its place, and nobody takes it once more"
+
+
 @pytest.mark.parametrize("copies", [1, 2])
 def test_other_pixels_again_are_kept_where_quarantine_has_lost_them(house: House, copies: int) -> None:
     """Who wants them as the image is told to have them sent again."""
