@@ -18,7 +18,8 @@ from hilum_preprocessing.decoding import Decoding, decoding_for
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason, SpecError
 from hilum_preprocessing.files import read_file
 from hilum_preprocessing.frames import decode_frames, reducible
-from hilum_preprocessing.guard import check_tags, tag_flags
+from hilum_preprocessing.guard import admitted, check_tags, tag_flags
+from hilum_preprocessing.header import PixelHeader
 from hilum_preprocessing.pixel_guard import PixelLimits, PixelStatistics, check_pixels, look, pixel_flags
 from hilum_preprocessing.recipes import RECIPES
 from hilum_preprocessing.spec import InputSpec
@@ -34,6 +35,7 @@ __all__ = [
     "Flag",
     "InputSpec",
     "NotAnalysable",
+    "PixelHeader",
     "PixelLimits",
     "PixelStatistics",
     "Prepared",
@@ -41,6 +43,7 @@ __all__ = [
     "SpecError",
     "StoredValues",
     "View",
+    "admitted",
     "check_pixels",
     "check_tags",
     "decode",

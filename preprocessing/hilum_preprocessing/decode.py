@@ -69,14 +69,16 @@ def decode(
     frames: Literal["reject", "first"] = "reject",
     rgb: Literal["reject", "luma", "first_channel"] = "reject",
     reduce: int = 0,
+    header: PixelHeader | None = None,
 ) -> StoredValues:
     """One frame of a data set. Raises NotAnalysable; nothing of the frame's size is allocated before its size is checked.
 
     `frames`, `rgb`: what a specification's `source` says of several frames, and of colour and palettes. `reduce`: halve a wavelet picture
-    so many times, at most `frames.reducible(dataset)`; more is a ValueError.
+    so many times, at most `frames.reducible(dataset)`; more is a ValueError. `header`: the data set's, where `guard.admitted` has read it.
     """
-    require_pixel_data(dataset)
-    header = PixelHeader.of(dataset)
+    if header is None:
+        require_pixel_data(dataset)
+        header = PixelHeader.of(dataset)
     header.require(rgb=rgb, frames=frames)
     header.check_size(maximum_pixels)
     if reduce:

@@ -22,9 +22,9 @@ class Decoding:
     rgb: Literal["reject", "luma", "first_channel"]
     reduce: int = 0
 
-    def of(self, dataset: Dataset, maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS) -> StoredValues:
-        """Raises NotAnalysable."""
-        return decode(dataset, maximum_pixels, frames=self.frames, rgb=self.rgb, reduce=self.reduce)
+    def of(self, dataset: Dataset, maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS, header: PixelHeader | None = None) -> StoredValues:
+        """`header` as in `decode`. Raises NotAnalysable."""
+        return decode(dataset, maximum_pixels, frames=self.frames, rgb=self.rgb, reduce=self.reduce, header=header)
 
 
 def decoding_for(dataset: Dataset, spec: InputSpec) -> Decoding:

@@ -9,9 +9,9 @@ import math
 import struct
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from pydicom.dataelem import DataElement, RawDataElement
+from pydicom.dataelem import RawDataElement
 from pydicom.dataset import Dataset
 from pydicom.errors import BytesLengthException
 from pydicom.tag import BaseTag, Tag
@@ -47,26 +47,22 @@ interned: Final = lru_cache(maxsize=4096)(BaseTag)
 
 def element(dataset: Dataset, keyword: str) -> Any:  # noqa: ANN401 - the value's type is the VR's
     """The value of an attribute, None when it is absent or empty. Raises NotAnalysable (corrupt_header) when it is malformed."""
-    tag = _tag(keyword)
+    tag = tag_of(keyword)
+    held = dataset._dict.get(tag)  # noqa: SLF001 - what get_item gives, in a quarter of its time; fifty values of an object are read
+    if held is None:
+        return None
     try:
-        value = _value(dataset, tag, keyword)
+        if isinstance(held, RawDataElement) and (plain := plain_value(held, keyword)) is not None:
+            return None if plain == "" else plain
+        value = dataset[tag].value  # pydicom converts what is not plain, and keeps it
     except MALFORMED as error:
         # "from None": pydicom's messages repeat the value, which may be a patient's.
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is unreadable ({type(error).__name__})") from None
     return None if value is None or (isinstance(value, _SIZED) and len(value) == 0) else value
 
 
-def _value(dataset: Dataset, tag: BaseTag, keyword: str) -> Any:  # noqa: ANN401 - as above
-    """None where it is absent. pydicom converts what is not plain, and keeps it."""
-    held = cast("DataElement | RawDataElement | None", dataset.get_item(tag, keep_deferred=True))
-    if held is None:
-        return None
-    value = plain_value(held, keyword) if isinstance(held, RawDataElement) else None
-    return dataset[tag].value if value is None else value
-
-
 @cache
-def _tag(keyword: str) -> BaseTag:
+def tag_of(keyword: str) -> BaseTag:
     """Looked up once: each time, as pydicom does it, costs as much as the value. Only the library's own keywords come here."""
     return interned(int(Tag(keyword)))
 
@@ -95,7 +91,10 @@ def words(dataset: Dataset, keyword: str) -> tuple[str, ...]:
 
 def word(dataset: Dataset, keyword: str) -> str:
     """The first value of a textual attribute, stripped and in capitals; "" when it is absent."""
-    for part in _parts(element(dataset, keyword)):
+    value = element(dataset, keyword)
+    if value is None or isinstance(value, str):
+        return value.strip().upper() if value else ""
+    for part in _parts(value):
         return _word(part)
     return ""
 
@@ -106,8 +105,10 @@ def _word(value: Any) -> str:  # noqa: ANN401 - any value that an attribute can 
 
 def numbers(dataset: Dataset, keyword: str) -> tuple[float, ...]:
     """The values of a decimal attribute, none when it is absent. Raises NotAnalysable when one is no finite number."""
+    if (value := element(dataset, keyword)) is None:
+        return ()
     try:
-        found = tuple([float(part) for part in _parts(element(dataset, keyword))])
+        found = tuple([float(part) for part in _parts(value)])
     except (ValueError, TypeError, OverflowError):  # the last for a whole number of 400 digits
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is not a number") from None
     if not all(map(math.isfinite, found)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from pydicom.dataset import Dataset
 from pydicom.uid import (
@@ -30,8 +31,20 @@ _MODALITIES = {"CR", "DX"}
 _CHEST_WORDS = {"CHEST", "THORAX"}  # PS3.16 Annex L
 
 
+class Admitted(NamedTuple):
+    """What was read of an image that may be analysed."""
+
+    view: View
+    header: PixelHeader
+
+
 def check_tags(dataset: Dataset, spec: InputSpec) -> View:
     """The view of an image that may be analysed. Raises NotAnalysable with the first reason against it."""
+    return admitted(dataset, spec).view
+
+
+def admitted(dataset: Dataset, spec: InputSpec) -> Admitted:
+    """The same, with the header that was read for it."""
     _check_modality(dataset)
     _check_presentation_intent(dataset, spec)
     _check_body_part(dataset)
@@ -40,8 +53,9 @@ def check_tags(dataset: Dataset, spec: InputSpec) -> View:
     if view == "LATERAL" and spec.views == "frontal_only":
         raise NotAnalysable(Reason.LATERAL_NOT_SUPPORTED, "lateral or oblique view")
     require_pixel_data(dataset)
-    PixelHeader.of(dataset).require(rgb=spec.source.rgb, frames=spec.source.frames)
-    return view
+    header = PixelHeader.of(dataset)
+    header.require(rgb=spec.source.rgb, frames=spec.source.frames)
+    return Admitted(view, header)
 
 
 def tag_flags(dataset: Dataset, spec: InputSpec, view: View) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, Self
 import numpy as np
 from pydicom.dataset import Dataset
 
-from hilum_preprocessing.elements import element, integer, required, word
+from hilum_preprocessing.elements import element, integer, required, tag_of, word
 from hilum_preprocessing.errors import NotAnalysable, Reason
 
 _MONOCHROME: Final = frozenset({"MONOCHROME1", "MONOCHROME2"})
@@ -34,7 +34,9 @@ class PixelHeader:
     @classmethod
     def of(cls, dataset: Dataset) -> Self:
         """Read and checked. Raises NotAnalysable: missing attributes, a pixel format that does not exist."""
-        required(dataset, "PhotometricInterpretation")
+        photometric = word(dataset, "PhotometricInterpretation")
+        if not photometric:
+            required(dataset, "PhotometricInterpretation")
         bits_stored = integer(dataset, "BitsStored")
         header = cls(
             rows=integer(dataset, "Rows"),
@@ -44,7 +46,7 @@ class PixelHeader:
             # PS3.5 8.1.1: High Bit is one less than Bits Stored; older objects put it higher, so it is read and not assumed.
             high_bit=integer(dataset, "HighBit", default=bits_stored - 1),
             is_signed=integer(dataset, "PixelRepresentation") == 1,
-            photometric=word(dataset, "PhotometricInterpretation"),
+            photometric=photometric,
             samples=integer(dataset, "SamplesPerPixel"),
             frames=max(1, _not_negative(integer(dataset, "NumberOfFrames", default=1))),
             is_planar=integer(dataset, "PlanarConfiguration", default=0) == 1,
@@ -121,7 +123,7 @@ class PixelHeader:
 
 def require_pixel_data(dataset: Dataset) -> None:
     """Raises NotAnalysable when there is no Pixel Data, or floating point pixels instead (PS3.3 C.7.6.24, parametric maps)."""
-    if "FloatPixelData" in dataset or "DoubleFloatPixelData" in dataset:
+    if tag_of("FloatPixelData") in dataset or tag_of("DoubleFloatPixelData") in dataset:
         raise NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, "floating point pixels")
     pixels = element(dataset, "PixelData")
     if pixels is None:

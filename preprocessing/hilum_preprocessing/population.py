@@ -38,10 +38,14 @@ class Population:
 
 def age_years(dataset: Dataset) -> float | None:
     """Patient's Age, else from the birth date to the day of the study; None when neither is there and believable."""
-    for age in (_stated(_text(dataset, "PatientAge")), _between(_text(dataset, "PatientBirthDate"), _text(dataset, "StudyDate"))):
-        if age is not None and 0 <= age <= _OLDEST_YEARS:
-            return age
-    return None
+    age = _stated(_text(dataset, "PatientAge"))
+    if not _is_believable(age):
+        age = _between(_text(dataset, "PatientBirthDate"), _text(dataset, "StudyDate"))
+    return age if _is_believable(age) else None
+
+
+def _is_believable(age: float | None) -> bool:
+    return age is not None and 0 <= age <= _OLDEST_YEARS
 
 
 def _text(dataset: Dataset, keyword: str) -> str:

@@ -13,7 +13,7 @@ from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues
 from hilum_preprocessing.decoding import decoding_for
 from hilum_preprocessing.geometry import apply_to_pixels
 from hilum_preprocessing.grayscale import finished, level_table
-from hilum_preprocessing.guard import check_tags, tag_flags
+from hilum_preprocessing.guard import admitted, tag_flags
 from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.stored_pixels import pixels_of_stored, stored_extremes, words_of
 from hilum_preprocessing.views import View
@@ -36,8 +36,8 @@ def prepare(
 
     Raises NotAnalysable with the reason why it would see nothing.
     """
-    view = check_tags(dataset, spec)
-    stored = decoding_for(dataset, spec).of(dataset, maximum_pixels)
+    view, header = admitted(dataset, spec)
+    stored = decoding_for(dataset, spec).of(dataset, maximum_pixels, header)
     flags = (*stored.flags, *tag_flags(dataset, spec, view))
     return Prepared(prepare_stored(stored, spec, device), view, flags)
 

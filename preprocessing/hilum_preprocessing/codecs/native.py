@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 
 from hilum_preprocessing.bits import Decoded, stored_bits
-from hilum_preprocessing.elements import element
+from hilum_preprocessing.elements import element, tag_of
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
@@ -17,7 +17,7 @@ from hilum_preprocessing.header import PixelHeader
 def native_frame(dataset: Dataset, header: PixelHeader, frame: int, *, is_big_endian: bool) -> Decoded:
     """One frame. Longer data is accepted (padding), shorter is not. Nothing is copied where words are clean and little endian."""
     data = element(dataset, "PixelData")
-    if dataset["PixelData"].is_undefined_length:
+    if dataset[tag_of("PixelData")].is_undefined_length:
         # PS3.5 A.1 and A.2: Pixel Data of an uncompressed syntax has a defined length.
         raise NotAnalysable(Reason.UNDECODABLE, "encapsulated Pixel Data in an uncompressed Transfer Syntax")
     needed = (header.size_bytes * 8 * header.frames + 7) // 8

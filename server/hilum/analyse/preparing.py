@@ -16,8 +16,10 @@ from hilum_preprocessing import (
     Decoding,
     InputSpec,
     NotAnalysable,
+    PixelHeader,
     PixelLimits,
     StoredValues,
+    admitted,
     check_pixels,
     check_tags,
     decoding_for,
@@ -79,13 +81,13 @@ def decode_for_releases(request: Request) -> Answer | Decoded:
     for name, mapping in request.input_specs.items():
         spec = _known(name, mapping).spec
         try:
-            view = check_tags(dataset, spec)
+            view, header = admitted(dataset, spec)
             decoding = decoding_for(dataset, spec)
         except NotAnalysable as error:
             not_ready[name] = _not_ready(error)
         else:
             wanted.setdefault(decoding, {})[name] = Accepted(view, tag_flags(dataset, spec, view))
-    pictures = tuple(_pictures(request, dataset, wanted, not_ready))
+    pictures = tuple(_pictures(request, dataset, header, wanted, not_ready)) if wanted else ()
     return Decoded(pictures, not_ready) if pictures else dict(not_ready)
 
 
@@ -105,14 +107,18 @@ def _takes(release: str, mapping: Mapping[str, Any], dataset: Dataset) -> bool:
 
 
 def _pictures(
-    request: Request, dataset: Dataset, wanted: Mapping[Decoding, Mapping[str, Accepted]], not_ready: dict[str, NotReady]
+    request: Request,
+    dataset: Dataset,
+    header: PixelHeader,
+    wanted: Mapping[Decoding, Mapping[str, Accepted]],
+    not_ready: dict[str, NotReady],
 ) -> Iterator[Picture]:
     """One for each way of decoding that a release wants; what cannot be decoded is added to `not_ready`."""
     for decoding, accepted in wanted.items():
         started = time.perf_counter()
         try:
             with telemetry.cpu("decode"):
-                stored = decoding.of(dataset, request.maximum_pixels)
+                stored = decoding.of(dataset, request.maximum_pixels, header)
                 doubts = check_pixels(stored, PixelLimits(**request.pixel_limits), request.refused_flags)
         except NotAnalysable as error:
             not_ready.update(dict.fromkeys(accepted, _not_ready(error)))
