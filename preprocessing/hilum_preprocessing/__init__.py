@@ -5,8 +5,8 @@
 
     tensor = prepare(read_file("pa.dcm"), InputSpec.from_mapping({"recipe": "torchxrayvision_224"})).tensor
 
-Importing this package does not load torch: `prepare_stored` and `Prepared` load it when they are first asked for. `prepare` is
-imported from its module, which bears the same name.
+Importing this package does not load torch: `prepare_stored`, `prepare_array` and `Prepared` load it when they are first asked for.
+`prepare` is imported from its module, which bears the same name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.views import View, view_of
 
 if TYPE_CHECKING:
-    from hilum_preprocessing.prepare import Prepared, prepare_stored
+    from hilum_preprocessing.prepare import Prepared, prepare_array, prepare_stored
 
 __all__ = [
     "DEFAULT_MAXIMUM_PIXELS",
@@ -51,6 +51,7 @@ __all__ = [
     "decoding_for",
     "look",
     "pixel_flags",
+    "prepare_array",
     "prepare_stored",
     "read_file",
     "reducible",
@@ -60,7 +61,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
-    if name in ("Prepared", "prepare_stored"):
+    if name in ("Prepared", "prepare_array", "prepare_stored"):
         from hilum_preprocessing import prepare  # noqa: PLC0415 - loads torch, which a listener must not
 
         return getattr(prepare, name)

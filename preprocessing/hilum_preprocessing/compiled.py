@@ -10,6 +10,7 @@ the library is missing or does not say what a product says, torch does it as bef
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Final
 
@@ -22,7 +23,20 @@ from hilum_preprocessing.reduction import Axis
 from hilum_preprocessing.resize_library import Library, Resized, Samples, Seen
 from hilum_preprocessing.resize_matrices import exact_taps, stretch
 
-__all__ = ["Resized", "Samples", "Seen", "counts", "extremes", "finish", "loaded", "resized", "resized_whole", "seen_in"]
+__all__ = [
+    "Resized",
+    "Samples",
+    "Seen",
+    "counts",
+    "extremes",
+    "finish",
+    "has_halves",
+    "into_halves",
+    "loaded",
+    "resized",
+    "resized_whole",
+    "seen_in",
+]
 
 _STORED: Final = frozenset(np.dtype(name) for name in ("u1", "i1", "u2", "i2"))
 _TOLERANCE: Final = 0.01
@@ -40,6 +54,19 @@ def finish(made: Resized, line: tuple[float, float], limits: tuple[float, float]
     library, _ = loaded()
     assert library is not None, "it made this"
     library.finish(made, line, limits)
+
+
+def has_halves() -> bool:
+    """Whether `into_halves` can be asked: the library is there, and this processor makes halves of floats."""
+    library, _ = loaded()
+    return library is not None and library.has_halves
+
+
+def into_halves(made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> NDArray[np.float16]:
+    """(height, width) `finish`, and its result in half precision, rounded to the nearest and to even as torch does it."""
+    library, _ = loaded()
+    assert library is not None, "it made this"
+    return library.into_halves(made, line, limits)
 
 
 def resized_whole(samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:
@@ -100,7 +127,11 @@ def _error(library: Library, picture: NDArray[np.uint16], rows: Axis, columns: A
     """Largest difference from the matrix product in float64."""
     found = library.resize(Samples(picture, low=100.0, high=4000.0), rows, columns)
     assert found is not None, "the picture is small"
-    library.finish(found, (0.5, -300.0), (600.0, 720.0))
+    how = (0.5, -300.0), (600.0, 720.0)
+    halves = library.into_halves(replace(found, image=found.image.copy()), *how) if library.has_halves else None
+    library.finish(found, *how)
+    if halves is not None and not np.array_equal(halves, found.image.astype(np.float16)):
+        return np.inf
     down, across = _dense(exact_taps(rows), rows), _dense(exact_taps(columns), columns)
     exact = (down @ (np.clip(picture, 100.0, 4000.0) * 0.5 - 300.0) @ across.T).clip(600.0, 720.0)
     return np.inf if found.ends != (0, 4092) else float(np.abs(found.image - exact).max())

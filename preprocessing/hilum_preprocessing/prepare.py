@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 from torch import Tensor
 
@@ -14,10 +16,12 @@ from hilum_preprocessing.decoding import decoding_for
 from hilum_preprocessing.geometry import apply_to_pixels
 from hilum_preprocessing.grayscale import finished, level_table
 from hilum_preprocessing.guard import admitted, tag_flags
+from hilum_preprocessing.resample import require_full_float32
 from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.stored_pixels import pixels_of_stored, stored_extremes, words_of
 from hilum_preprocessing.views import View
 from hilum_preprocessing.visible import Visible, visible
+from hilum_preprocessing.without_torch import prepared
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,6 @@ def prepare(
     return Prepared(prepare_stored(stored, spec, device), view, flags)
 
 
-@torch.no_grad()
 def prepare_stored(
     stored: StoredValues, spec: InputSpec, device: str | torch.device = "cpu", arithmetic: Literal["float", "fp16"] = "float"
 ) -> Tensor:
@@ -51,8 +54,28 @@ def prepare_stored(
     `arithmetic` fp16 is for GPUs, and within a third of a grey level of float; whole grey levels are exact in both. The same stored
     values give the same tensor whatever was prepared before or beside them. `stored` is not changed.
     """
+    require_full_float32(torch.device(device))
+    if arithmetic == "float" and _is_here(device) and (made := prepared(stored, spec)) is not None:
+        return torch.from_numpy(made)
+    return _by_torch(stored, spec, torch.device(device), arithmetic)
+
+
+def prepare_array(stored: StoredValues, spec: InputSpec, device: str | torch.device = "cpu") -> NDArray[np.float16] | NDArray[np.uint8]:
+    """The same in numpy's hands. On a CPU torch is not touched where compiled code does it all, nor asked how precise it would be."""
+    if _is_here(device) and (made := prepared(stored, spec)) is not None:
+        return made
+    array: NDArray[np.float16] | NDArray[np.uint8] = _by_torch(stored, spec, torch.device(device), "float").cpu().numpy()
+    return array
+
+
+def _is_here(device: str | torch.device) -> bool:
+    return device == "cpu" or str(device) == "cpu"
+
+
+@torch.no_grad()
+def _by_torch(stored: StoredValues, spec: InputSpec, device: torch.device, arithmetic: Literal["float", "fp16"]) -> Tensor:
     part = visible(stored, spec)
-    return prepare_visible(stored, part, words_of(part.within(stored.array), torch.device(device)), spec, arithmetic)
+    return prepare_visible(stored, part, words_of(part.within(stored.array), device), spec, arithmetic)
 
 
 def prepare_visible(

@@ -55,6 +55,11 @@ class Axis:
         return self.grid.count(self.n_in)
 
 
+def axes_of(op: Resize, size: tuple[int, int], grids: tuple[Grid, Grid]) -> tuple[Axis, Axis]:
+    """Rows and columns of the resize of a picture of `size` (rows, columns), of which there are the samples on the grids."""
+    return Axis(op.kernel, size[0], op.height, grids[0]), Axis(op.kernel, size[1], op.width, grids[1])
+
+
 def on_grid(exact: Taps, length: int, grid: Grid) -> Taps:
     """The same matrix for an input of which only the samples of the grid are known: between them the picture is a straight line.
 

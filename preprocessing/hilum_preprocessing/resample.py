@@ -21,7 +21,7 @@ from hilum_preprocessing.compiled import Samples, finish, resized, resized_whole
 from hilum_preprocessing.kernels import HALF, PILLOW_ONE
 from hilum_preprocessing.opencv_linear import linear_uint8
 from hilum_preprocessing.operations import Resize
-from hilum_preprocessing.reduction import FULL, Axis, Grid
+from hilum_preprocessing.reduction import FULL, Axis, Grid, axes_of
 from hilum_preprocessing.scratch import scratch
 
 # Two megabytes of floats: measured from 2048 to 224 and to 512; smaller blocks pay per call, larger ones leave the caches.
@@ -140,9 +140,7 @@ def _resize_uint8(pixels: Pixels, op: Resize) -> Tensor:
 
 
 def _axes(pixels: Pixels, op: Resize) -> tuple[Axis, Axis]:
-    lengths = zip(pixels.size, (op.height, op.width), pixels.grids, strict=True)
-    rows, columns = (Axis(op.kernel, before, after, grid) for before, after, grid in lengths)
-    return rows, columns
+    return axes_of(op, pixels.size, pixels.grids)
 
 
 def _narrow(pixels: Pixels, across: Bands, down: Bands) -> Tensor:

@@ -8,11 +8,12 @@
 #include <stdint.h>
 #include <string.h>
 #if defined(__x86_64__) && !defined(PLAIN) /* PLAIN: as on other processors, for a test */
+#include <cpuid.h>
 #include <immintrin.h>
 #define X86
 #endif
 
-#define INTERFACE 4 /* resize_library.py refuses a library with another number */
+#define INTERFACE 5 /* resize_library.py refuses a library with another number */
 #define STEP 4      /* rows that are added at once: each sum is then loaded and stored a fourth as often */
 #define CHUNK 256   /* columns: measured; four rows of floats and the sums that they go to stay in the first cache */
 #define AHEAD 8     /* rows: what a processor fetches by itself begins anew with every row of a chunk */
@@ -384,6 +385,20 @@ AVX2 static void resize_whole_avx2(const Source *source, const WholeDown *down, 
 }
 AVX2 static void extremes_avx2(const Source *source, int32_t ends[2]) { extremes(source, ends); }
 AVX2 static void finish_avx2(const Finish *how, float *image) { finish(how, image, 1); }
+
+/* `n` floats in half precision, rounded to the nearest and to even. */
+__attribute__((target("avx2,f16c"))) static void halve(const float *from, int n, uint16_t *to)
+{
+    int j = 0;
+    for (; j + 8 <= n; j += 8) _mm_storeu_si128((__m128i *)(to + j), _mm256_cvtps_ph(_mm256_loadu_ps(from + j), _MM_FROUND_TO_NEAREST_INT));
+    if (j == n) return;
+    float rest[8] = {0};
+    uint16_t halves[8];
+    memcpy(rest, from + j, (size_t)(n - j) * sizeof *rest);
+    _mm_storeu_si128((__m128i *)halves, _mm256_cvtps_ph(_mm256_loadu_ps(rest), _MM_FROUND_TO_NEAREST_INT));
+    memcpy(to + j, halves, (size_t)(n - j) * sizeof *halves);
+}
+
 #define HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
 #else
 #define extremes_avx2 extremes
@@ -406,6 +421,29 @@ void hilum_finish(const Finish *how, float *image)
     if (HAS_AVX2) { finish_avx2(how, image); return; }
 #endif
     finish(how, image, 0);
+}
+
+/* Whether hilum_halves does anything here. */
+int hilum_has_halves(void)
+{
+#ifdef X86
+    unsigned a, b, c, d;
+    return HAS_AVX2 && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+#else
+    return 0;
+#endif
+}
+
+/* hilum_finish, and each row that is finished into `halves` (rows, columns) while it lies in the first cache. */
+void hilum_halves(const Finish *how, float *image, uint16_t *halves)
+{
+#ifdef X86
+    Finish row = *how;
+    for (row.rows = 1; row.down < how->down + how->rows; row.down++, image += row.columns, halves += row.columns) {
+        finish_avx2(&row, image);
+        halve(image, row.columns, halves);
+    }
+#endif
 }
 
 /* `ends` as above. */

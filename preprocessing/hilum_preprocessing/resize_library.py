@@ -16,8 +16,8 @@ from hilum_preprocessing.reduction import Axis
 from hilum_preprocessing.resize_matrices import Floats
 
 PATH: Final = Path(__file__).with_name("resize.so")
-_INTERFACE: Final = 4
-_FUNCTIONS: Final = ("hilum_resize", "hilum_resize_whole", "hilum_finish", "hilum_extremes", "hilum_counts", "hilum_look")
+_INTERFACE: Final = 5
+_FUNCTIONS: Final = ("hilum_resize", "hilum_resize_whole", "hilum_finish", "hilum_halves", "hilum_extremes", "hilum_counts", "hilum_look")
 _WIDEST: Final = 1 << 30
 _TYPES: Final = {np.dtype(name): number for number, name in enumerate(("u1", "i1", "u2", "i2", "f4"))}
 # Of a picture that shrinks some 50 KB are used; one that grows to many more rows than it has needs all of them at once.
@@ -143,6 +143,7 @@ class Library:
             raise ValueError("another version of Hilum")
         for name in _FUNCTIONS:
             getattr(self._c, name).restype = None
+        self.has_halves = bool(self._c.hilum_has_halves())
 
     def resize(self, samples: Samples, rows: Axis, columns: Axis) -> Resized | None:
         """In floats. None where the sums would take too much memory."""
@@ -158,9 +159,13 @@ class Library:
 
     def finish(self, made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> None:
         """What was left undone before a resize, done to its result: slope and offset; then it is held within the limits."""
-        rows, columns = made.image.shape
-        said = _Finish(rows, columns, *line, *limits, made.down.ctypes.data, made.across.ctypes.data)
-        self._c.hilum_finish(ctypes.byref(said), _at(made.image))
+        self._c.hilum_finish(_finishing(made, line, limits), _at(made.image))
+
+    def into_halves(self, made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> NDArray[np.float16]:
+        """(height, width) the same in half precision; the floats are finished, too. Only where it `has_halves`."""
+        halves = np.empty(made.image.shape, np.float16)
+        self._c.hilum_halves(_finishing(made, line, limits), _at(made.image), _at(halves))
+        return halves
 
     def resize_whole(self, samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:
         """(height, width) whole grey levels by Pillow's 8-bit arithmetic, columns first. None as above, or where sums overflow."""
@@ -221,6 +226,10 @@ def _source(samples: Samples) -> Any:  # noqa: ANN401 - what byref gives has no 
             levels=None if samples.levels is None else samples.levels.ctypes.data,
         )
     )
+
+
+def _finishing(made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> Any:  # noqa: ANN401 - see above
+    return ctypes.byref(_Finish(*made.image.shape, *line, *limits, made.down.ctypes.data, made.across.ctypes.data))
 
 
 def _at(array: NDArray[Any]) -> ctypes.c_void_p:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hilum_preprocessing.bands import Arithmetic
-from hilum_preprocessing.compiled import Samples, extremes
-from hilum_preprocessing.extent import counts
+from hilum_preprocessing.compiled import extremes
 from hilum_preprocessing.lines import Line
 from hilum_preprocessing.resample import Pixels
 from hilum_preprocessing.scratch import scratch
+from hilum_preprocessing.stored_samples import level_extremes, line_for, samples_of
 from hilum_preprocessing.tables import LevelTable
 
 _UNSIGNED = {torch.int8: torch.uint8, torch.uint8: torch.uint8, torch.int16: torch.uint16, torch.uint16: torch.uint16}
@@ -52,20 +52,15 @@ def pixels_of_stored(
     `ends`: no stored value of `array` lies outside. `fill` gives levels; in float32 it may give what `line` makes into levels: a
     resize leaves far fewer pixels to do it to.
     """
-    # Whole grey levels of a part may lie on a line where those of the table do not; they are looked up all the same, and are the same.
-    line = None if is_uint8 and table.slope is None and table.lookups is not None else table.line(ends)
+    line = line_for(table, ends, is_uint8=is_uint8)
     limits = partial(_level_extremes, array, table)
     make = partial(Pixels, (words.shape[0], words.shape[1]), words.device, extremes=limits, is_uint8=is_uint8)
-    is_here = words.device.type == "cpu"
-    levels = table.lookup(array.dtype, np.uint8) if is_here and is_uint8 else None
+    samples = samples_of(array, table, line, is_uint8=is_uint8) if words.device.type == "cpu" else None
     if line is None:
-        lookup = table.lookup(array.dtype, np.float32)
-        samples = Samples(array, lookup=lookup, levels=levels) if is_here else None
-        return make(fill=partial(_look_up, words, torch.from_numpy(lookup).to(words.device)), samples=samples)
+        lookup = torch.from_numpy(table.lookup(array.dtype, np.float32))
+        return make(fill=partial(_look_up, words, lookup.to(words.device)), samples=samples)
     if arithmetic == "float" and not is_uint8:
-        samples = Samples(array, line.low, line.high) if is_here else None
         return make(fill=partial(_clamped, words, line), line=(line.slope, line.offset), samples=samples)
-    samples = Samples(array, lookup=table.lookup(array.dtype, np.float32), levels=levels) if is_here and is_uint8 else None
     return make(fill=partial(_on_line, words, line), samples=samples)
 
 
@@ -82,15 +77,7 @@ def stored_extremes(array: NDArray[Any]) -> tuple[int, int]:
 
 
 def _level_extremes(array: NDArray[Any], table: LevelTable, ends: tuple[int, int] | None) -> tuple[float, float]:
-    """Smallest and largest level of the stored values; where the table rises and falls, of those that are there."""
-    used = table.values[table.entries(ends or stored_extremes(array))]
-    if table.slope is not None:
-        low, high = sorted((float(used[0]), float(used[-1])))
-        return low, high
-    steps = np.diff(used)
-    if not ((steps >= 0).all() or (steps <= 0).all()):
-        used = table.values[counts(array, table.first, len(table.values)) > 0]
-    return float(used.min()), float(used.max())
+    return level_extremes(array, table, ends or stored_extremes(array))
 
 
 def _clamped(words: Tensor, line: Line, out: Tensor, rows: slice) -> None:

@@ -19,12 +19,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.compile_c import compiled as compile_library
-from hilum_preprocessing import InputSpec, StoredValues, compiled, prepare_stored, resize_library
+from hilum_preprocessing import RECIPES, InputSpec, StoredValues, compiled, prepare_array, prepare_stored, resize_library
+from hilum_preprocessing.batch import prepare_batch
 from hilum_preprocessing.compiled import Samples, extremes, loaded, resized, resized_whole
 from hilum_preprocessing.kernels import taps
 from hilum_preprocessing.operations import Resize
 from hilum_preprocessing.reduction import FULL, Axis, Grid, on_grid
 from hilum_preprocessing.resample import pixels_of, resize
+from hilum_preprocessing.without_torch import prepared
 from tests.support.matrices import dense
 from tests.support.peers import missing, require_program
 
@@ -205,6 +207,25 @@ def test_threads_do_not_meet():
     assert differing == []
 
 
+@has_library
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("dtype", RANGES)
+def test_without_torch_it_is_the_same_to_the_bit(recipe, dtype):
+    """prepare_batch always goes through torch; sides that are no whole vectors, crops and clamps included."""
+    bits = 8 if dtype.endswith("1") else 12
+    given = InputSpec.from_mapping({"recipe": recipe})
+    for shape in ((611, 503), (300, 401)):
+        array = (drawn(dtype, shape) >> (0 if bits == 8 else 4)).clip(0, 127 if "rsna" in recipe else None)  # what none refuses
+        stored = StoredValues(array, bits, is_signed=dtype.startswith("i"), is_monochrome1=recipe < "m")
+        wanted = prepare_batch([stored], given)[0].numpy()
+        made = prepare_array(stored, given)
+        assert made.dtype == wanted.dtype
+        assert made.tobytes() == wanted.tobytes()
+        assert recipe != "torchxrayvision_224" or prepared(stored, given) is not None or not compiled.has_halves(), (
+            "it was meant to be used"
+        )
+
+
 WITHOUT = """
 import sys, pathlib
 from hilum_preprocessing import compiled, resize_library
@@ -297,7 +318,7 @@ def test_people_are_told_that_it_is_missing(tmp_path):
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("#define INTERFACE 4 ", "#define INTERFACE 3 ", "another version of Hilum"),
+        ("#define INTERFACE 5 ", "#define INTERFACE 4 ", "another version of Hilum"),
         ("sums[j] += a * rows[0][j]", "sums[j] -= a * rows[0][j]", "computes wrong"),
         ("most = in[j] > most", "most = in[j] < most", "computes wrong"),
         ("lows += x[t] * low[t]", "lows += x[t] * high[t]", "computes wrong"),
@@ -378,7 +399,9 @@ for _ in range(400):
     array = rng.integers(0, 120, [axis.length for axis in axes]).astype(rng.choice(["u1", "i1", "u2", "i2", "f4"]))
     lookup = np.zeros(256 ** array.itemsize, "f4") if array.dtype != np.float32 and rng.integers(2) else None
     compiled.extremes(array)
-    compiled.resized(compiled.Samples(array, lookup=lookup), *axes)
+    made = compiled.resized(compiled.Samples(array, lookup=lookup), *axes)
+    if compiled.has_halves():
+        compiled.into_halves(made, (2.0, 1.0), (-1000.0, 1000.0))
     if array.dtype != np.float32:
         levels = None if array.dtype == np.uint8 else np.zeros(256 ** array.itemsize, "u1")
         assert compiled.resized_whole(compiled.Samples(array, levels=levels), *axes) is not None

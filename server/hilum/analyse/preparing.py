@@ -23,7 +23,7 @@ from hilum_preprocessing import (
     check_pixels,
     check_tags,
     decoding_for,
-    prepare_stored,
+    prepare_array,
     read_file,
     tag_flags,
 )
@@ -142,11 +142,11 @@ def _prepare_one(stored: StoredValues, known: _Known, accepted: Accepted, device
     started = time.perf_counter()
     try:
         with telemetry.cpu("prepare"):
-            tensor = prepare_stored(stored, known.spec, device)
+            tensor = prepare_array(stored, known.spec, device)
     except NotAnalysable as error:
         return _not_ready(error)
     seconds = time.perf_counter() - started
-    return Ready(tensor.cpu().numpy(), accepted.view, accepted.flags, known.version, decode_seconds, seconds)
+    return Ready(tensor, accepted.view, accepted.flags, known.version, decode_seconds, seconds)
 
 
 def _not_ready(error: NotAnalysable) -> NotReady:
