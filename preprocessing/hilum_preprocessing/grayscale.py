@@ -59,11 +59,12 @@ def _key_of(stored: StoredValues, spec: InputSpec) -> Hashable | None:
 def _known(key: Hashable, stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None) -> LevelTable:
     """The table of this key with what this picture uses of it."""
     observed = _observed(stored, spec, ends)
-    table = replace(_TABLES.get(key, lambda: _table_by_header(stored, spec)), observed=observed)
-    used = table.values[observed]
+    kept = _TABLES.get(key, lambda: _table_by_header(stored, spec))
+    used = kept.values[observed]
     # Levels with a slope never turn back, so that equal ones at both ends are equal between them.
-    _require_contrast(used if table.slope is None else used[[0, -1]])
-    return table
+    if kept.slope is None or used[0] == used[-1]:
+        _require_contrast(used)
+    return LevelTable(kept.first, kept.values, observed, kept.slope, kept.lookups)
 
 
 def _table_by_header(stored: StoredValues, spec: InputSpec) -> LevelTable:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 import re
+from functools import lru_cache
 from struct import Struct
 from typing import BinaryIO, Final, cast
 
@@ -27,11 +28,13 @@ Elements = dict[BaseTag, RawDataElement | DataElement]
 _NAMES: Final = {vr.value.encode(): vr.value for vr in VR if len(vr.value) == 2}  # pydicom has words like "US or SS" among them
 _LONG: Final = frozenset(vr.value for vr in EXPLICIT_VR_LENGTH_32)  # PS3.5 7.1.2
 _EXPLICIT: Final = Struct("<HH2sH")
-_LITTLE_ENDIAN_RAW: Final = (True, True, False)  # is_little_endian, is_raw, is_buffered
+_PIXELS_GROUP: Final = 0x7FE0
+_new: Final = tuple.__new__  # a named tuple is made by a function in Python, which takes longer than to read the element
 _LENGTH: Final = Struct("<L")
 _IMPLICIT: Final = Struct("<HHL")  # PS3.5 7.1.3
 _UNDEFINED: Final = 0xFFFFFFFF
 _LONGEST_HEAD: Final = 12
+_PLAIN_BYTES: Final = 64  # of a character set that is worth keeping: all that the standard knows, and some
 _PREFIX: Final = b"DICM"
 _META_BEGINS: Final = b"\x02\x00\x00\x00UL\x04\x00"  # PS3.10 7.1: the length of its group comes first
 _PREAMBLE_BYTES: Final = 128
@@ -79,7 +82,7 @@ def _explicit(file: BinaryIO, content: mmap.mmap | bytes, position: int, *, is_m
     while position <= last:
         group, number, name, length = _EXPLICIT.unpack_from(content, position)
         tag, vr, value = interned(group << 16 | number), _NAMES.get(name), position + 8
-        if tag in PIXELS or (is_meta and group != 2):
+        if (group == _PIXELS_GROUP and tag in PIXELS) or (is_meta and group != 2):
             return held, position
         if vr is None or group == 0xFFFE:
             return None
@@ -88,7 +91,8 @@ def _explicit(file: BinaryIO, content: mmap.mmap | bytes, position: int, *, is_m
         if vr == "SQ" and length == _UNDEFINED:
             held[tag], position = _sequence(file, tag, value, held)
         elif (position := value + length) <= last:
-            held[tag] = _raw(tag, vr, content[value:position], value)
+            content_of = content[value:position] or _empty(vr)
+            held[tag] = _new(RawDataElement, (tag, vr, length, content_of, value, False, True, True, False))
     return None
 
 
@@ -99,19 +103,18 @@ def _implicit(content: mmap.mmap | bytes, position: int) -> tuple[Elements, int]
     while position <= last:
         group, number, length = _IMPLICIT.unpack_from(content, position)
         tag, value = interned(group << 16 | number), position + 8
-        if tag in PIXELS:
+        if group == _PIXELS_GROUP and tag in PIXELS:
             return held, position
         if group == 0xFFFE:
             return None
         if (position := value + length) <= last:
-            held[tag] = _raw(tag, None, content[value:position], value)
+            content_of = content[value:position] or _empty(None)
+            held[tag] = _new(RawDataElement, (tag, None, length, content_of, value, True, True, True, False))
     return None
 
 
-def _raw(tag: BaseTag, vr: str | None, value: bytes, position: int) -> RawDataElement:
-    content = value or cast("bytes | None", empty_value_for_VR(vr, raw=True))
-    # A named tuple is made by a function in Python, which takes longer than to read the element.
-    return tuple.__new__(RawDataElement, (tag, vr, len(value), content, position, vr is None, *_LITTLE_ENDIAN_RAW))
+def _empty(vr: str | None) -> bytes | None:
+    return cast("bytes | None", empty_value_for_VR(vr, raw=True))
 
 
 def _sequence(file: BinaryIO, tag: BaseTag, start: int, held: Elements) -> tuple[DataElement, int]:
@@ -126,6 +129,14 @@ def _encodings(held: Elements) -> str | list[str]:
     element = held.get(_CHARACTER_SET)
     if not isinstance(element, RawDataElement):
         return default_encoding
+    read = _encodings_of if len(element.value or b"") <= _PLAIN_BYTES else _encodings_of.__wrapped__
+    encodings = read(element._replace(value_tell=0))
+    return encodings if isinstance(encodings, str) else list(encodings)
+
+
+@lru_cache(64)
+def _encodings_of(element: RawDataElement) -> str | list[str]:
+    """A hospital has one or two of them; to convert one takes as long as to read seven elements."""
     return convert_encodings(convert_raw_data_element(element).value)
 
 

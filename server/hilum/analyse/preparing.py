@@ -65,15 +65,27 @@ def _known(release: str, mapping: Mapping[str, Any]) -> _Known:
 
 def prepare_for_releases(request: Request) -> Answer:
     """A wire tensor or a reason for each release."""
-    decoded = decode_for_releases(request)
+    decoded = _decode(request)
     return prepare_decoded(request, decoded) if isinstance(decoded, Decoded) else decoded
 
 
 def decode_for_releases(request: Request) -> Answer | Decoded:
     """The stored values, if one release at least takes the image. Tags are checked first: what no release wants is never decoded."""
+    decoded = _decode(request)
+    if not isinstance(decoded, Decoded):
+        return decoded
+    return replace(decoded, pictures=tuple([replace(item, facts=replace(item.facts, array=item.array[:0])) for item in decoded.pictures]))
+
+
+def _decode(request: Request) -> Answer | Decoded:
+    """The same, the facts of each picture still with their array."""
+    with telemetry.cpu("decode"):
+        return _decode_charged(request)
+
+
+def _decode_charged(request: Request) -> Answer | Decoded:
     try:
-        with telemetry.cpu("decode"):
-            dataset = read_file(request.path, is_read_once=request.is_read_once, wants=partial(_is_wanted, request))
+        dataset = read_file(request.path, is_read_once=request.is_read_once, wants=partial(_is_wanted, request))
     except NotAnalysable as error:
         return dict.fromkeys(request.input_specs, _not_ready(error))
     not_ready: dict[str, NotReady] = {}
@@ -117,21 +129,21 @@ def _pictures(
     for decoding, accepted in wanted.items():
         started = time.perf_counter()
         try:
-            with telemetry.cpu("decode"):
-                stored = decoding.of(dataset, request.maximum_pixels, header)
-                doubts = check_pixels(stored, PixelLimits(**request.pixel_limits), request.refused_flags)
+            stored = decoding.of(dataset, request.maximum_pixels, header)
+            doubts = check_pixels(stored, PixelLimits(**request.pixel_limits), request.refused_flags)
         except NotAnalysable as error:
             not_ready.update(dict.fromkeys(accepted, _not_ready(error)))
             continue
         flagged = {name: Accepted(item.view, (*stored.flags, *doubts, *item.flags)) for name, item in accepted.items()}
-        yield Picture(stored.array, replace(stored, array=stored.array[:0]), flagged, time.perf_counter() - started)
+        yield Picture(stored.array, stored, flagged, time.perf_counter() - started)
 
 
 def prepare_decoded(request: Request, decoded: Decoded) -> Answer:
     """The tensors of an image from its stored values, on the request's device."""
     answer: Answer = dict(decoded.not_ready)
     for picture in decoded.pictures:
-        stored: StoredValues = replace(picture.facts, array=picture.array)
+        facts: StoredValues = picture.facts
+        stored = facts if facts.array is picture.array else replace(facts, array=picture.array)
         for name, accepted in picture.accepted.items():
             known = _known(name, request.input_specs[name])
             answer[name] = _prepare_one(stored, known, accepted, request.device, picture.decode_seconds)
