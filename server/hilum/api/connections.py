@@ -38,9 +38,9 @@ class Limits:
 class Connection(H11Protocol):
     """Knows since when its peer keeps it waiting. The server looks now and then, so that no request costs a timer."""
 
-    def __init__(self, *arguments: Any, limits: Limits, **named: Any) -> None:  # noqa: ANN401 - uvicorn's
+    def __init__(self, *arguments: Any, limits: Limits, has_come: asyncio.Event, **named: Any) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*arguments, **named)
-        self._limits = limits
+        self._limits, self._has_come = limits, has_come
         self.owes_since: float | None = time.monotonic()  # a request is due, or the rest of one that is answered
         self._drained = 0  # bytes of that rest
         self._unsent, self._unsent_since = 0, 0.0
@@ -48,6 +48,7 @@ class Connection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's
         """Make room for it, or none."""
         super().connection_made(transport)
+        self._has_come.set()
         if len(self.connections) > self._limits.most:
             others = [item for item in self.connections if isinstance(item, Connection) and item is not self and item.is_spare]
             min(others, key=lambda item: item.owes_since or 0.0, default=self).abort()

@@ -29,9 +29,10 @@ log = telemetry.logger("api")
 class _Server(uvicorn.Server):
     """Stops on an event instead of on signals: those belong to the process that this is a part of."""
 
-    def __init__(self, config: uvicorn.Config, stop: threading.Event) -> None:
+    def __init__(self, config: uvicorn.Config, stop: threading.Event, has_come: asyncio.Event) -> None:
+        """`has_come`: set when a connection is made."""
         super().__init__(config)
-        self._stop = stop
+        self._stop, self._has_come = stop, has_come
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -44,11 +45,25 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
 
     async def main_loop(self) -> None:
-        """Until asked to stop. uvicorn's own loop looks ten times a second, which is a quarter of what an idle server costs."""
+        """Until asked to stop. uvicorn's own loop looks ten times a second; ours sleeps while there is no connection."""
+        threading.Thread(target=self._await_stop, args=[asyncio.get_running_loop()], name="stop", daemon=True).start()
         while not self._stop.is_set() and not await self.on_tick(0):
-            await asyncio.sleep(_TICK_SECONDS)
+            await self._await_tick()
             for connection in list(self.server_state.connections):
                 cast("Connection", connection).close_if_late(time.monotonic())
+
+    async def _await_tick(self) -> None:
+        """So long, or until the first connection, which finds the Date of now: its request is read in a later turn of the loop."""
+        if self.server_state.connections:
+            await asyncio.sleep(_TICK_SECONDS)
+        else:
+            self._has_come.clear()
+            await self._has_come.wait()
+
+    def _await_stop(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._stop.wait()
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(self._has_come.set)
 
 
 class LoopErrors:
@@ -81,7 +96,8 @@ def serve_api(
 
     `finish_seconds`: requests that take longer then are cancelled.
     """
-    connection = functools.partial(Connection, limits=limits or Limits())
+    has_come = asyncio.Event()
+    connection = functools.partial(Connection, limits=limits or Limits(), has_come=has_come)
     config = uvicorn.Config(
         app,
         http=cast("type[asyncio.Protocol]", connection),
@@ -94,4 +110,4 @@ def serve_api(
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=finish_seconds,
     )
-    _Server(config, stop).run(sockets=[listening])
+    _Server(config, stop, has_come).run(sockets=[listening])

@@ -50,7 +50,7 @@ from hilum.wiring.state_folder import metrics_dir
 from hilum.wiring.upgrading import migrate_at_rest
 
 ALL = "all"
-_WATCH_SECONDS = 1.0  # a child that ends wakes the supervisor at once
+_WATCH_SECONDS = 1.0  # while a process waits for its start; one that ends wakes the supervisor at once
 _BEAT_SECONDS = 3.0
 _SILENT_SECONDS = 10.0  # three heartbeats
 _DRAIN_SECONDS = 20.0
@@ -250,10 +250,15 @@ class Supervisor:
                 stranded_watch.look(with_ledger)
                 if time.monotonic() - heard_since >= _SILENT_SECONDS:  # else others may have had no chance to be heard
                     bury_silent(with_ledger)
-            self._waker.wait(_WATCH_SECONDS)
+            self._waker.wait(self._seconds_to_look(next_beat))
         with contextlib.suppress(*AWAY):  # else what its settings name would count for a minute more
             with_ledger.forget_processes([_own_name()])
         with_ledger.close()
+
+    def _seconds_to_look(self, next_beat: float) -> float:
+        """Where all run, nothing but the next heartbeat has to be waited for: signals, and Triton's keeper, wake us."""
+        seconds = max(0.0, next_beat - time.monotonic())
+        return seconds if all(child.process is not None for child in self._children) else min(_WATCH_SECONDS, seconds)
 
     def _look_at(self, child: Child, ledger: Ledger) -> None:
         now = time.monotonic()

@@ -63,6 +63,8 @@ def arguments(
     # Without the three addresses it listens on every interface.
     yield from ("--http-address", HOST, "--http-port", str(ports.http), "--grpc-address", HOST, "--grpc-port", str(ports.grpc))
     yield from ("--metrics-address", HOST, "--metrics-port", str(ports.metrics), "--metrics-config", "summary_latencies=true")
+    # Those of the machine are read each second, for nobody.
+    yield from ("--allow-cpu-metrics", "false")
     # Without a GPU these two only print errors.
     yield from ("--allow-gpu-metrics", "false", "--pinned-memory-pool-byte-size", "0")
     yield from ("--exit-timeout-secs", str(max(1, round(exit_timeout_seconds))))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import functools
+import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
 from hilum import telemetry
 from hilum.domain import ReadingJob, Reason, Release
 from hilum.errors import NotAnalysed, Retry
+from hilum.one_thread import OneThread
 from hilum.settings import Settings
 from hilum.store.database import AWAY
 from hilum.store.rollouts import CannotRollOut, Rollouts
@@ -60,6 +64,7 @@ class Fleet:
         self._finishing: set[str] = set()
         self._loaded: dict[str, Release] = {}
         self._failing_since: dict[str, float] = {}
+        self._watching, self._over = OneThread("rollouts"), threading.Event()
 
     def readiness(self) -> tuple[bool, str]:
         """Whether every release that somebody waits for gave its known answer, and what is wrong where not."""
@@ -94,13 +99,32 @@ class Fleet:
 
     async def run(self, readers: Readers) -> None:
         """Follow and check, for ever."""
-        checked_at = float("-inf")
-        while True:
-            has_changed = await self.follow(readers)
-            if has_changed or self._is_troubled() or time.monotonic() - checked_at >= self._settings.analyse.canary_seconds:
-                await self.check(readers)
-                checked_at = time.monotonic()
-            await asyncio.sleep(_FOLLOW_SECONDS)
+        check_at = float("-inf")
+        try:
+            while True:
+                has_changed = await self.follow(readers)
+                if has_changed or self._is_troubled() or time.monotonic() >= check_at:
+                    await self.check(readers)
+                    check_at = time.monotonic() + self._settings.analyse.canary_seconds
+                if self._is_troubled():
+                    await asyncio.sleep(_FOLLOW_SECONDS)
+                else:
+                    await self._watching.call(functools.partial(self._await_change, readers, check_at))
+        finally:
+            self._over.set()
+
+    def _await_change(self, readers: Readers, until: float) -> None:
+        """Return when something else is wanted than what is there. In a thread: an event loop would be woken twice for each look."""
+        while (seconds := until - time.monotonic()) > 0 and not self._over.wait(min(seconds, _FOLLOW_SECONDS)):
+            with contextlib.suppress(Retry, *AWAY):
+                plan, wanted = self._found(list(readers.releases))
+                if plan != self._plan or not self._are_here(plan, wanted, readers):
+                    return
+
+    def _are_here(self, plan: Plan, wanted: Iterable[Release], readers: Readers) -> bool:
+        """Whether all that is wanted is loaded, and as it is by now."""
+        here = set(readers.releases)
+        return (plan.all | self._asked) <= here and all(self._loaded.get(release.id) == release for release in wanted)
 
     def _is_troubled(self) -> bool:
         return bool(self._problems or self._plan.proving)
