@@ -174,7 +174,7 @@ def _why_missing(instance: Instance) -> str:
 def _values(release: Release, ready: Ready, inferred: Inferred, started: float) -> dict[str, object]:
     """Columns of an analysed reading. Times in seconds."""
     return {
-        "logits": [float(value) for value in inferred.logits],
+        "logits": inferred.logits.tolist(),
         **({} if inferred.member_logits is None else {"member_logits": inferred.member_logits.tolist()}),
         "cam": None if inferred.cam is None else np.ascontiguousarray(inferred.cam).tobytes(),
         "view": ready.view,

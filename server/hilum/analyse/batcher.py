@@ -10,8 +10,8 @@ import asyncio
 import itertools
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -57,13 +57,14 @@ class Inferred:
     member_logits: Array | None = None
 
 
-@dataclass(order=True, slots=True)
-class _Waiting:
+class _Waiting(NamedTuple):
+    """In the order in which they leave: no two have the same `order`, so what follows is never compared."""
+
     lane: Lane
     order: int
-    tensor: Array = field(compare=False)
-    answer: asyncio.Future[Inferred] = field(compare=False)
-    place: tracing.Place | None = field(compare=False)  # whose tensor it is
+    tensor: Array
+    answer: asyncio.Future[Inferred]
+    place: tracing.Place | None  # whose tensor it is
 
 
 class Batcher:

@@ -99,9 +99,9 @@ class DecodePool:
             again = await self._ask_all(worker, again or await self._next(), is_again=bool(again))
 
     async def _next(self) -> list[_Asked]:
-        """What waits longest: alone, but for half of a process's share of what waits, so that all have something to do to the end."""
+        """What waits longest. One of several processes takes half of its share of what waits, so that all are busy to the end."""
         first = await self._waiting.get()
-        count = min(self._together, (self._waiting.qsize() + 1) // (2 * self._count))
+        count = min(self._together, (self._waiting.qsize() + 1) // (2 * self._count if self._count > 1 else 1))
         taken = [first, *(self._waiting.get_nowait() for _ in range(count - 1))]
         return [_Asked(request, answer, await self._free.get()) for request, answer in taken]
 
