@@ -1,8 +1,9 @@
-"""Rows to domain types and back. The JSON of a result is the plain dictionary form of its findings and source images."""
+"""Rows to domain types and back. The JSON of a result is its findings and source images, each an object of its fields (`json_text`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from typing import Any
 
@@ -22,6 +23,7 @@ from hilum.domain import (
     Study,
     StudyState,
 )
+from hilum.store.json_text import Finite
 from hilum.store.prepared import Row
 
 _ARRIVING = tuple(name for name in Instance.__slots__ if name not in ("id", "removal_reason"))
@@ -92,27 +94,26 @@ def study_of(row: Row) -> Study:
     )
 
 
-# `dataclasses.asdict`, or any walk that asks each value what it is, takes longer than writing the row.
-_finding: Callable[[Finding], tuple[Any, ...]] = attrgetter(*Finding.__slots__)
-_source: Callable[[SourceImage], tuple[Any, ...]] = attrgetter(*SourceImage.__slots__)
-_code: Callable[[Code], tuple[Any, ...]] = attrgetter(*Code.__slots__)
-
-
-def _finding_values(item: Finding) -> dict[str, Any]:
-    values = dict(zip(Finding.__slots__, _finding(item), strict=True))
-    values["code"] = dict(zip(Code.__slots__, _code(item.code), strict=True))
-    values["member_scores"] = dict(item.member_scores)
-    return values
-
-
-def _source_values(item: SourceImage) -> dict[str, Any]:
-    values = dict(zip(SourceImage.__slots__, _source(item), strict=True))
-    values["scores"], values["logits"], values["member_scores"] = dict(item.scores), dict(item.logits), dict(item.member_scores)
-    return values
+def _numbers(result: Result) -> Iterator[float]:
+    """Those of its content that follow from what a model says."""
+    for finding in result.findings:
+        yield from (finding.logit, finding.score, finding.probability or 0.0, *finding.member_scores.values())
+    for image in result.source_images:
+        for said in (image.scores, image.logits, *image.member_scores.values()):
+            yield from said.values()
 
 
 def result_values(result: Result) -> dict[str, Any]:
     """Columns of a new result row."""
+    content = {
+        "findings": result.findings,
+        "source_images": result.source_images,
+        "is_trained": result.is_trained,
+        "is_calibrated": result.is_calibrated,
+        "preprocessing_version": result.preprocessing_version,
+        "timings": dict(result.timings),
+        "has_several_orders": result.has_several_orders,
+    }
     return {
         "study_instance_uid": result.study_instance_uid,
         "release": result.release,
@@ -120,15 +121,7 @@ def result_values(result: Result) -> dict[str, Any]:
         "revision": result.revision,
         "outcome": result.outcome.value,
         "outcome_reason": result.reason,
-        "content": {
-            "findings": [_finding_values(item) for item in result.findings],
-            "source_images": [_source_values(item) for item in result.source_images],
-            "is_trained": result.is_trained,
-            "is_calibrated": result.is_calibrated,
-            "preprocessing_version": result.preprocessing_version,
-            "timings": dict(result.timings),
-            "has_several_orders": result.has_several_orders,
-        },
+        "content": Finite(content) if math.isfinite(sum(_numbers(result))) else content,
         "identifiers": dict(result.identifiers),
         "created_at": result.created_at,
         "supersedes_id": result.supersedes_id,

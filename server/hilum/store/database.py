@@ -19,6 +19,8 @@ from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 
+from hilum.store import json_text
+
 AWAY: Final = (OperationalError, InterfaceError, PoolTimeoutError)
 """What says that the database does not answer for now. Others say that we ask wrongly (of SQLite some of those are among these)."""
 
@@ -76,6 +78,7 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
     """
     # Parameters hold whole headers, thus patient data: an error's text must not repeat them (promise 10).
     options: dict[str, Any] = {"hide_parameters": True, "pool_timeout": _POOL_TIMEOUT_SECONDS}
+    options |= {"json_serializer": json_text.encoded, "json_deserializer": json_text.decoded}
     if make_url(url).get_backend_name() != "sqlite":
         engine = create_engine(url, pool_pre_ping=True, pool_size=4, connect_args=libpq_arguments(url), **options)
         # Of a transaction that we have made read-only, such an answer to a write is a bug of ours.

@@ -1,0 +1,43 @@
+"""JSON of the ledger's columns as text: orjson's where that says the same as the standard library's, for a tenth of its time.
+
+docs/decisions/json-of-the-ledger.md
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import orjson
+
+
+class Finite(dict[str, Any]):
+    """An object all of whose numbers are finite, as its maker has looked: what is null in it means None."""
+
+
+def encoded(value: object) -> str:
+    """Numbers to the last bit; a dataclass as the object of its fields. Raises TypeError for what is no JSON."""
+    try:
+        text = orjson.dumps(value, default=_plain)
+    except TypeError:
+        return json.dumps(value, default=_plain)  # keys that are no text, integers above 64 bits, half of a surrogate pair
+    # A null may be NaN, as which the standard library writes it: SQLite keeps it, PostgreSQL refuses it.
+    return text.decode() if type(value) is Finite or b"null" not in text else json.dumps(value, default=_plain)
+
+
+def decoded(text: str | bytes) -> Any:  # noqa: ANN401 - whatever was written
+    """What `encoded` has written, or an earlier version with the standard library. Integers above 64 bits come as floats."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text)
+
+
+def _plain(item: object) -> dict[str, Any]:
+    if isinstance(item, Mapping):
+        return dict(item)
+    if is_dataclass(item):
+        return {field.name: getattr(item, field.name) for field in fields(item)}
+    raise TypeError(f"{type(item).__name__} is no JSON")
