@@ -87,6 +87,36 @@ def alike(job: Job) -> Job:
     return dataclasses.replace(job, study=dataclasses.replace(job.study, state=StudyState.DUE)) if isinstance(job, ReportJob) else job
 
 
+def taken_away(ledger: Ledger, stage: str, lease: Lease) -> None:
+    """By another worker, since it has lapsed."""
+    assert ledger.lapse(stage, lease)
+    (job,) = ledger.claim(stage, 1, "another", 60)
+    assert job.lease.row_id == lease.row_id
+
+
+def test_of_several_results_one_was_lost(ledger: Ledger, clock: Clock) -> None:
+    """The others go on; of the lost one there is nothing, and it has nobody's place."""
+    ledger.record([arrival(number, f"1.2.{number}") for number in range(3)])
+    clock.now += 11
+    analyse_all(ledger)
+    studies = [job for job in ledger.claim("assemble", 3, "d", 60) if isinstance(job, StudyJob)]
+    closing = [(job, Advance(StudyState.CLOSED, results=[full_result(job, "digest")])) for job in studies]
+    taken_away(ledger, "assemble", studies[1].lease)
+    written, handed = ledger.advance_and_hand_on("assemble", closing, {None: Heir("d", 2, 120)})
+    assert written == [True, False, True]
+    assert [job.study.study_instance_uid for job in handed if isinstance(job, ReportJob)] == ["1.2.0", "1.2.2"]
+    assert ledger.hold_lane("pacs", "d", 600)
+    taken_away(ledger, "report", handed[0].lease)
+    documents = [
+        NewDocument(Document("sr", "application/dicom", b"bytes", sop_instance_uid=f"2.25.{number}"), ("pacs",)) for number in (1, 2)
+    ]
+    reports = [(job, Advance(ResultState.REPORTED, documents=[new])) for job, new in zip(handed, documents, strict=True)]
+    written, deliveries = ledger.advance_and_hand_on("report", reports, TO_PACS)
+    assert written == [False, True]
+    assert [job.study_instance_uid for job in deliveries if isinstance(job, DeliveryJob)] == ["1.2.2"]
+    assert [row.sop_instance_uid for row in rows(ledger, schema.document)] == ["2.25.2"]
+
+
 def test_a_result_that_is_handed_on_is_what_a_claim_gives(ledger: Ledger, clock: Clock) -> None:
     handed = first_report(ledger, clock)
     assert (handed.lease.attempts, handed.lease.lapses) == (1, 0)

@@ -180,6 +180,23 @@ def test_lost_lease_writes_nothing(ledger: Ledger, clock: Clock) -> None:
     assert rows(ledger, schema.study)[0].open_readings == 0
 
 
+@pytest.mark.parametrize("lost", [0, 1, 3])
+def test_lost_lease_among_others(ledger: Ledger, lost: int) -> None:
+    """Several are written at once, whatever each of them says: which of them is lost is found all the same."""
+    ledger.record([arrival(number) for number in range(4)])
+    leases = [job.lease for job in ledger.claim("analyse", 4, "slow", 60)]
+    assert ledger.lapse("analyse", leases[lost])
+    (quick,) = ledger.claim("analyse", 1, "quick", 60)
+    analysed, unread = Advance(ReadingState.ANALYSED, {"logits": [1.0]}), Advance(ReadingState.NOT_ANALYSED, {"reason": "undecodable"})
+    decided = [(leases[3], analysed), (leases[1], unread), (leases[0], analysed), (leases[2], analysed)]
+    assert ledger.advance("analyse", decided) == [lease is not leases[lost] for lease, _ in decided]
+    said = {lease.row_id: item.state.value for lease, item in decided} | {quick.lease.row_id: "leased"}
+    assert {row.id: row.state for row in rows(ledger, schema.reading)} == said
+    assert rows(ledger, schema.study)[0].open_readings == 1
+    assert ledger.advance("analyse", [(quick.lease, analysed)]) == [True]
+    assert rows(ledger, schema.study)[0].open_readings == 0
+
+
 def test_two_workers_race_for_a_lapsed_lease(ledger_url: str, clock: Clock) -> None:
     ledger = Ledger(ledger_url, clock)
     ledger.record([arrival(number, study=f"1.{number}") for number in range(20)])

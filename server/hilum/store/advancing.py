@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, insert, select, update
 
 from hilum.domain import Advance, DeliveryJob, DeliveryState, Document, Job, Lease, NewDocument, Result, ResultState
 from hilum.store import codec, comparing
 from hilum.store.handing_on import Columns, HandingOn
-from hilum.store.prepared import Prepared
+from hilum.store.prepared import Prepared, Row
 from hilum.store.queues import Queue
 from hilum.store.schema import WORK_TABLES, delivery, document, reading, result, study
 
@@ -37,30 +39,25 @@ _CLOSE_READINGS = Prepared(
     .values(open_readings=bindparam("left"), due_at=case((_IS_LATE, bindparam("now")), else_=study.c.due_at))
 )
 _EARLIER_RESULTS = Prepared(
-    select(result.c.id, result.c.source_digest, result.c.is_current, result.c.state).where(
-        result.c.study_instance_uid == bindparam("uid"), result.c.release == bindparam("by")
-    )
+    select(result.c.study_instance_uid, result.c.release, result.c.id, result.c.source_digest, result.c.is_current, result.c.state)
+    .where(result.c.study_instance_uid.in_(bindparam("uids", expanding=True)))
+    .order_by(result.c.id),
+    "uids",
 )
-_LANE_BY_ANY = (
-    select(func.min(reading.c.lane))
-    .where(reading.c.study_instance_uid == bindparam("uid"), reading.c.is_shadow.is_(False))
-    .scalar_subquery()
-)
-_LANE_BY_RELEASE = (
-    select(func.min(reading.c.lane))
-    .where(reading.c.study_instance_uid == bindparam("uid"), reading.c.release == bindparam("by"), reading.c.is_shadow.is_(False))
-    .scalar_subquery()
-)
-# The study's; but a release that has read it later than others, over an archive, does not hold up with its reports what is live.
-_LANE_OF_RESULT = Prepared(
-    select(case((_LANE_BY_RELEASE > _LANE_BY_ANY, _LANE_BY_RELEASE), else_=study.c.lane)).where(
-        study.c.study_instance_uid == bindparam("uid")
-    )
+# For each study its own, and the most urgent one in which a release has read it.
+_LANES = Prepared(
+    select(study.c.study_instance_uid, study.c.lane, reading.c.release, func.min(reading.c.lane).label("read_in"))
+    .outerjoin(reading, and_(reading.c.study_instance_uid == study.c.study_instance_uid, reading.c.is_shadow.is_(False)))
+    .where(study.c.study_instance_uid.in_(bindparam("uids", expanding=True)))
+    .group_by(study.c.study_instance_uid, study.c.lane, reading.c.release),
+    "uids",
 )
 _RESULT_OF_DELIVERY = (
     select(document.c.result_id).join(delivery, delivery.c.document_id == document.c.id).where(delivery.c.id == bindparam("row"))
 )
-_RESULT_LOCKED = Prepared(select(result.c.lane, result.c.is_current).where(result.c.id == bindparam("row")).with_for_update())
+_RESULT = select(result.c.id, result.c.lane, result.c.is_current)
+_RESULTS = Prepared(_RESULT.where(result.c.id.in_(bindparam("rows", expanding=True))), "rows")
+_RESULT_LOCKED = Prepared(_RESULT.where(result.c.id == bindparam("row")).with_for_update())
 _KNOWN_DOCUMENTS = select(document.c.kind, document.c.id).where(document.c.result_id == bindparam("of"))
 _NEW_RESULT, _NEW_DOCUMENT, _NEW_DELIVERY = (Prepared(insert(table).returning(table.c.id)) for table in (result, document, delivery))
 _NOTHING: Mapping[str, int] = {}
@@ -70,18 +67,45 @@ NEVER_SENT = ("class_ladder", "sop_class_refused")
 _KNOWN_DELIVERY = select(delivery.c.id).where(delivery.c.document_id == bindparam("of"), delivery.c.destination == bindparam("to"))
 
 
-def advance_row(connection: Connection, queue: Queue, lease: Lease, decided: Advance, following: HandingOn) -> bool:
-    """Write one decision and what follows from it, but for `close_readings`. False: the lease is lost and nothing was written."""
-    ended = {"reason": None, "detail": None, **decided.values, "state": decided.state, "finished_at": following.now}
-    held = {"row": lease.row_id, "token": lease.token}
-    if _HELD[queue.table.name].write(connection, {**ended, "lease_token": None, "leased_until": None, **held}) != 1:
-        return False
-    for item in decided.results:
-        _insert_result(connection, item, following)
-    if decided.documents:
-        insert_documents = _insert_documents if queue.table is result else _insert_derived
-        insert_documents(connection, lease.row_id, decided.documents, following)
-    return True
+Decided = tuple[Lease, Advance, Job | None]
+
+
+class LeaseLost(Exception):
+    """One of several leases is lost: the transaction ends, and another one asks for each alone which it is."""
+
+
+def advance_rows(connection: Connection, queue: Queue, decided: Sequence[Decided], following: HandingOn, *, at_once: bool) -> set[str]:
+    """Write decisions and what follows from them, but for `close_readings`; the tokens of the leases that were held.
+
+    Of a lease that is lost nothing is written, and `at_once`, which is cheaper for several, LeaseLost is raised. The job of each, where
+    it is known: what follows may be handed on.
+    """
+    ended = [_ended(lease, item, following.now) for lease, item, _ in decided]
+    held = _end_all(connection, queue, ended) if at_once else _end_each(connection, queue, ended)
+    written = [(lease, item, job) for lease, item, job in decided if lease.token in held]
+    _insert_results(connection, [(new, job) for _, item, job in written for new in item.results], following)
+    if documented := [(lease.row_id, item.documents, job) for lease, item, job in written if item.documents]:
+        (_insert_reports if queue.table is result else _insert_derived)(connection, documented, following)
+    return held
+
+
+def _end_all(connection: Connection, queue: Queue, ended: Sequence[Mapping[str, Any]]) -> set[str]:
+    # Only neighbours together: rows are locked in their order (PostgreSQL).
+    for _, group in groupby(ended, tuple):
+        alike = list(group)
+        if _HELD[queue.table.name].write_each(connection, alike) != len(alike):
+            raise LeaseLost
+    return {values["token"] for values in ended}
+
+
+def _end_each(connection: Connection, queue: Queue, ended: Sequence[Mapping[str, Any]]) -> set[str]:
+    update_held = _HELD[queue.table.name]
+    return {values["token"] for values in ended if update_held.write(connection, values) == 1}
+
+
+def _ended(lease: Lease, item: Advance, now: float) -> dict[str, Any]:
+    ended = {"reason": None, "detail": None, **item.values, "state": item.state, "finished_at": now}
+    return {**ended, "lease_token": None, "leased_until": None, "row": lease.row_id, "token": lease.token}
 
 
 def close_readings(connection: Connection, reading_ids: Sequence[int], now: float) -> bool:
@@ -98,18 +122,35 @@ def close_readings(connection: Connection, reading_ids: Sequence[int], now: floa
     return 0 in left.values()
 
 
-def _insert_result(connection: Connection, new: Result, following: HandingOn) -> None:
-    """A new current result; the one before is superseded, and what was not yet sent of it never will be (promise 5)."""
-    earlier = _EARLIER_RESULTS.all(connection, {"uid": new.study_instance_uid, "by": new.release})
-    if any(old.source_digest == new.source_digest for old in earlier):
-        return  # the very same sources were reported already: the stored documents stand
-    for old in earlier:
-        if old.state == ResultState.SHADOW if new.is_shadow else old.is_current:
-            _supersede(connection, old.id, following.now)
-    begun = _as_shadow(following.now) if new.is_shadow else following.begin_result(new)
-    (lane,) = _LANE_OF_RESULT.one(connection, {"uid": new.study_instance_uid, "by": new.release})
-    values = {**codec.result_values(new), **begun, "is_current": not new.is_shadow, "lane": lane, "due_at": following.now}
-    following.add_result(new, _inserted(connection, _NEW_RESULT, values), begun)
+def _insert_results(connection: Connection, decided: Sequence[tuple[Result, Job | None]], following: HandingOn) -> None:
+    """New current results; those before are superseded, and what was not yet sent of them never will be (promise 5)."""
+    if not decided:
+        return
+    uids = {"uids": list({new.study_instance_uid for new, _ in decided})}
+    known = defaultdict[tuple[str, str], list[Row]](list)
+    for row in _EARLIER_RESULTS.all(connection, uids):
+        known[row.study_instance_uid, row.release].append(row)
+    lanes: list[Row] | None = None
+    for new, job in decided:
+        earlier = known[new.study_instance_uid, new.release]
+        if any(old.source_digest == new.source_digest for old in earlier):
+            continue  # the very same sources were reported already: the stored documents stand
+        for old in earlier:
+            if old.state == ResultState.SHADOW if new.is_shadow else old.is_current:
+                _supersede(connection, old.id, following.now)
+        following.follow(job)
+        begun = _as_shadow(following.now) if new.is_shadow else following.begin_result(new)
+        lanes = _LANES.all(connection, uids) if lanes is None else lanes
+        common = {"is_current": not new.is_shadow, "lane": _lane_of(new, lanes), "due_at": following.now}
+        following.add_result(new, _inserted(connection, _NEW_RESULT, {**codec.result_values(new), **begun, **common}), begun)
+
+
+def _lane_of(new: Result, lanes: Sequence[Row]) -> int:
+    """The study's; but a release that has read it later than others, over an archive, does not hold up with its reports what is live."""
+    of_study = [row for row in lanes if row.study_instance_uid == new.study_instance_uid]
+    read_in = [row.read_in for row in of_study if row.read_in is not None]
+    later = [row.read_in for row in of_study if row.release == new.release and row.read_in > min(read_in)]
+    return int(later[0] if later else of_study[0].lane)
 
 
 def _as_shadow(now: float) -> Columns:
@@ -157,26 +198,41 @@ def without_superseded(connection: Connection, jobs: Sequence[Job], now: float) 
     return [job for job in jobs if job.lease not in stale]
 
 
-def _insert_derived(connection: Connection, delivery_id: int, documents: Sequence[NewDocument], following: HandingOn) -> None:
-    """Of a delivery: a derived document may be there already, for another destination. Then that one's bytes go here, too."""
-    result_id = int(connection.execute(_RESULT_OF_DELIVERY, {"row": delivery_id}).scalar_one())
-    known = {row.kind: row.id for row in connection.execute(_KNOWN_DOCUMENTS, {"of": result_id})}
-    _insert_documents(connection, result_id, documents, following, known)
+_Documented = tuple[int, Sequence[NewDocument], Job | None]
+
+
+def _insert_reports(connection: Connection, documented: Sequence[_Documented], following: HandingOn) -> None:
+    """Of results, whose rows are locked since their leases ended: they cannot be superseded unnoticed."""
+    rows = _RESULTS.all(connection, {"rows": [row_id for row_id, _, _ in documented]})
+    found = {row.id: row for row in rows}
+    for row_id, documents, job in documented:
+        following.follow(job)
+        _insert_documents(connection, found[row_id], documents, following)
+
+
+def _insert_derived(connection: Connection, documented: Sequence[_Documented], following: HandingOn) -> None:
+    """Of deliveries: a derived document may be there already, for another destination. Then that one's bytes go here, too."""
+    for delivery_id, documents, job in documented:
+        following.follow(job)
+        result_id = int(connection.execute(_RESULT_OF_DELIVERY, {"row": delivery_id}).scalar_one())
+        known = {row.kind: row.id for row in connection.execute(_KNOWN_DOCUMENTS, {"of": result_id})}
+        _insert_documents(connection, _RESULT_LOCKED.one(connection, {"row": result_id}), documents, following, known)
 
 
 def _insert_documents(
-    connection: Connection, result_id: int, documents: Sequence[NewDocument], following: HandingOn, known: Mapping[str, int] = _NOTHING
+    connection: Connection, of: Row, documents: Sequence[NewDocument], following: HandingOn, known: Mapping[str, int] = _NOTHING
 ) -> None:
-    """The bytes that will be sent, for ever the same, and a delivery for each destination.
+    """The bytes that will be sent, for ever the same, and a delivery for each destination. `of`: the result's row, locked.
 
-    Of a result that has been superseded meanwhile nothing more is sent; its row is locked, so that it cannot be superseded unnoticed.
+    Of a result that has been superseded meanwhile nothing more is sent.
     """
-    lane, is_current = _RESULT_LOCKED.one(connection, {"row": result_id})
     for new in documents:
-        document_id = known.get(new.document.kind) or _store_document(connection, result_id, new.document, following.now)
-        stored = replace(new.document, id=document_id, result_id=result_id)
-        common = {"document_id": document_id, "lane": lane, "due_at": following.now}
-        for name, begun in _beginnings(new, following, is_current=is_current).items():
+        document_id = known.get(new.document.kind) or _store_document(connection, of.id, new.document, following.now)
+        if not (beginnings := _beginnings(new, following, is_current=of.is_current)):
+            continue
+        stored = replace(new.document, id=document_id, result_id=of.id)
+        common = {"document_id": document_id, "lane": of.lane, "due_at": following.now}
+        for name, begun in beginnings.items():
             if new.document.kind in known and _is_there(connection, document_id, name):
                 continue  # a document goes to a destination once
             row_id = _inserted(connection, _NEW_DELIVERY, {**common, **begun, "destination": name})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
 
@@ -94,13 +94,13 @@ def study_of(row: Row) -> Study:
     )
 
 
-def _numbers(result: Result) -> Iterator[float]:
-    """Those of its content that follow from what a model says."""
-    for finding in result.findings:
-        yield from (finding.logit, finding.score, finding.probability or 0.0, *finding.member_scores.values())
+def _is_finite(result: Result) -> bool:
+    """Whether all that follows from what a model says is a number: what is not makes the sum none."""
+    by_name = [item.member_scores for item in result.findings]
     for image in result.source_images:
-        for said in (image.scores, image.logits, *image.member_scores.values()):
-            yield from said.values()
+        by_name += (image.scores, image.logits, *image.member_scores.values())
+    of_findings = sum([item.logit + item.score + (item.probability or 0.0) for item in result.findings])
+    return math.isfinite(of_findings + sum([sum(said.values()) for said in by_name]))
 
 
 def result_values(result: Result) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def result_values(result: Result) -> dict[str, Any]:
         "revision": result.revision,
         "outcome": result.outcome.value,
         "outcome_reason": result.reason,
-        "content": Finite(content) if math.isfinite(sum(_numbers(result))) else content,
+        "content": Finite(content) if _is_finite(result) else content,
         "identifiers": dict(result.identifiers),
         "created_at": result.created_at,
         "supersedes_id": result.supersedes_id,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -15,15 +16,23 @@ from hilum.store.prepared import Prepared, Row
 from hilum.store.schema import delivery, document, instance, reading, result, study
 
 # Built once (see `queues`).
-_INSTANCE = Prepared(select(instance).where(instance.c.id == bindparam("row")))
-_INSTANCES = Prepared(select(instance).where(instance.c.study_instance_uid == bindparam("uid")).order_by(instance.c.id))
+_NAMED_INSTANCES = Prepared(select(instance).where(instance.c.id.in_(bindparam("rows", expanding=True))), "rows")
+_INSTANCES = Prepared(
+    select(instance).where(instance.c.study_instance_uid.in_(bindparam("uids", expanding=True))).order_by(instance.c.id), "uids"
+)
 # Without class activation maps: nobody assembles with them, and they are the most of a reading.
 _READINGS = Prepared(
     select(*(column for column in reading.c if column is not reading.c.cam))
-    .where(reading.c.study_instance_uid == bindparam("uid"), reading.c.is_shadow.is_(False))
-    .order_by(reading.c.id)
+    .where(reading.c.study_instance_uid.in_(bindparam("uids", expanding=True)), reading.c.is_shadow.is_(False))
+    .order_by(reading.c.id),
+    "uids",
 )
-_CURRENT_RESULTS = Prepared(select(result).where(result.c.study_instance_uid == bindparam("uid"), result.c.is_current.is_(True)))
+_CURRENT_RESULTS = Prepared(
+    select(result)
+    .where(result.c.study_instance_uid.in_(bindparam("uids", expanding=True)), result.c.is_current.is_(True))
+    .order_by(result.c.id),
+    "uids",
+)
 _SPENT_DIGESTS = select(result.c.release, result.c.source_digest).where(
     result.c.study_instance_uid == bindparam("uid"), result.c.is_current.is_(False)
 )
@@ -45,25 +54,41 @@ _TO_DELIVER = Prepared(
 )
 
 
-def _reading_job(connection: Connection, row: Row, lease: Lease) -> ReadingJob:
-    found = _INSTANCE.one(connection, {"row": row.instance_id})
-    return ReadingJob(lease, row.release, Lane(row.lane), codec.instance_of(found))
+def jobs_of(connection: Connection, stage: str, claimed: Sequence[tuple[Row, Lease]]) -> list[Job]:
+    """Of rows that were claimed together, in their order. What a wave needs is asked for once, where waves come."""
+    if stage in _JOBS:
+        return [_JOBS[stage](connection, row, lease) for row, lease in claimed]
+    return list(_WAVES[stage](connection, claimed)) if claimed else []
 
 
-def _study_job(connection: Connection, row: Row, lease: Lease) -> StudyJob:
-    uid = row.study_instance_uid
-    instances = _instances(connection, uid)
-    names = {item.id: item.sop_instance_uid for item in instances}
-    readings = _READINGS.all(connection, {"uid": uid})
-    current = _CURRENT_RESULTS.all(connection, {"uid": uid})
-    return StudyJob(
-        lease=lease,
-        study=codec.study_of(row),
-        instances=instances,
-        readings=tuple(codec.reading_of(item, names[item.instance_id]) for item in readings if item.instance_id in names),
-        current_results=tuple(codec.result_of(item) for item in current),
-        spent_digests=_spent(connection, uid) if current else {},
-    )
+def _reading_jobs(connection: Connection, claimed: Sequence[tuple[Row, Lease]]) -> Iterator[Job]:
+    found = _NAMED_INSTANCES.all(connection, {"rows": list({row.instance_id for row, _ in claimed})})
+    images = {row.id: codec.instance_of(row) for row in found}
+    for row, lease in claimed:
+        yield ReadingJob(lease, row.release, Lane(row.lane), images[row.instance_id])
+
+
+def _study_jobs(connection: Connection, claimed: Sequence[tuple[Row, Lease]]) -> Iterator[Job]:
+    uids = {"uids": [row.study_instance_uid for row, _ in claimed]}
+    images, readings, current = (_by_study(query.all(connection, uids)) for query in (_INSTANCES, _READINGS, _CURRENT_RESULTS))
+    for row, lease in claimed:
+        uid = row.study_instance_uid
+        names = {item.id: item.sop_instance_uid for item in images[uid]}
+        yield StudyJob(
+            lease=lease,
+            study=codec.study_of(row),
+            instances=tuple(map(codec.instance_of, images[uid])),
+            readings=tuple(codec.reading_of(item, names[item.instance_id]) for item in readings[uid] if item.instance_id in names),
+            current_results=tuple(map(codec.result_of, current[uid])),
+            spent_digests=_spent(connection, uid) if current[uid] else {},
+        )
+
+
+def _by_study(rows: Iterable[Row]) -> defaultdict[str, list[Row]]:
+    found = defaultdict[str, list[Row]](list)
+    for row in rows:
+        found[row.study_instance_uid].append(row)
+    return found
 
 
 def _spent(connection: Connection, study_uid: str) -> dict[str, frozenset[str]]:
@@ -104,9 +129,11 @@ def _delivery_job(connection: Connection, row: Row, lease: Lease) -> DeliveryJob
     )
 
 
-JOBS: dict[str, Callable[[Connection, Row, Lease], Job]] = {
-    "analyse": _reading_job,
-    "assemble": _study_job,
+_WAVES: dict[str, Callable[[Connection, Sequence[tuple[Row, Lease]]], Iterable[Job]]] = {
+    "analyse": _reading_jobs,
+    "assemble": _study_jobs,
+}
+_JOBS: dict[str, Callable[[Connection, Row, Lease], Job]] = {
     "compare": comparison_job,
     "report": _report_job,
     "deliver": _delivery_job,
@@ -116,7 +143,7 @@ JOBS: dict[str, Callable[[Connection, Row, Lease], Job]] = {
 
 def _instances(connection: Connection, study_uid: str) -> tuple[Instance, ...]:
     """All images of a study; whether a rejected one counts is not for the store to say."""
-    return tuple(codec.instance_of(row) for row in _INSTANCES.all(connection, {"uid": study_uid}))
+    return tuple(codec.instance_of(row) for row in _INSTANCES.all(connection, {"uids": [study_uid]}))
 
 
 def _predecessors(connection: Connection, result_id: int | None) -> dict[str, Document]:

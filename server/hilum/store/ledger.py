@@ -54,7 +54,7 @@ from hilum.store.doorbell import Bell, doorbell_for
 from hilum.store.forgetting import Forgotten
 from hilum.store.gone_files import Quarantined
 from hilum.store.handing_on import HandingOn, Heir
-from hilum.store.jobs import JOBS
+from hilum.store.jobs import jobs_of
 from hilum.store.prepared import Prepared
 from hilum.store.queues import QUEUES
 from hilum.store.recording import RecordOutcome
@@ -258,7 +258,7 @@ class Ledger:
                 rows = claiming.claim_due(connection, claim)
             else:
                 rows = claiming.take(connection, claim, [lapsed]) if is_idle else []
-            jobs = advancing.without_superseded(connection, [JOBS[stage](connection, row, lease) for row, lease in rows], now)
+            jobs = advancing.without_superseded(connection, jobs_of(connection, stage, rows), now)
             seconds = claiming.seconds_to_next(connection, stage, now, destination_name)
         if bells:
             self._doorbell.ring(bells)
@@ -307,25 +307,30 @@ class Ledger:
         """As `advance`; then jobs for the heirs (HandingOn), leased as by a claim. Where several destinations are, each has its own."""
         return self._advance(stage, [(job.lease, item, job) for job, item in decided], heirs)
 
-    def _advance(
-        self, stage: str, decided: Sequence[tuple[Lease, Advance, Job | None]], heirs: Mapping[str | None, Heir]
+    def _advance(self, stage: str, decided: Sequence[advancing.Decided], heirs: Mapping[str | None, Heir]) -> tuple[list[bool], list[Job]]:
+        try:
+            return self._write(stage, decided, heirs, at_once=len(decided) > 1)
+        except advancing.LeaseLost:
+            return self._write(stage, decided, heirs, at_once=False)
+
+    def _write(
+        self, stage: str, decided: Sequence[advancing.Decided], heirs: Mapping[str | None, Heir], *, at_once: bool
     ) -> tuple[list[bool], list[Job]]:
-        queue, written = QUEUES[stage], dict[str, bool]()
         with self._writes.begin() as connection:
             following = HandingOn(now := self._clock(), lanes.held_by(connection, heirs, now))
             # In the order of `recording`: two that name the same rows would wait for each other (PostgreSQL).
-            for lease, item, job in sorted(decided, key=lambda one: _place(one[0], one[2])):
-                following.follow(job)
-                said = commitments.without_erased(connection, lease, item) if stage == "commit" else item
-                written[lease.token] = advancing.advance_row(connection, queue, lease, said, following)
-            ended = [lease.row_id for lease, _, _ in decided if written[lease.token]]
+            said = sorted(decided, key=lambda one: _place(one[0], one[2]))
+            if stage == "commit":
+                said = [(lease, commitments.without_erased(connection, lease, item), job) for lease, item, job in said]
+            written = advancing.advance_rows(connection, QUEUES[stage], said, following, at_once=at_once)
+            ended = [lease.row_id for lease, _, _ in decided if lease.token in written]
             # A study that waits for more readings is not rung for: the last one does.
             is_ready = advancing.close_readings(connection, ended, now) if stage == "analyse" else following.leaves_due
             self._doorbell.ring_with(connection, bells := _NEXT[stage] if is_ready else ())
         if stage not in _MADE_AGAIN:
             self._sync_before_sending(following.jobs)
         self._doorbell.ring(bells)
-        return [written[lease.token] for lease, _, _ in decided], following.jobs
+        return [lease.token in written for lease, _, _ in decided], following.jobs
 
     def retry(self, stage: str, lease: Lease, detail: str, after_seconds: float, *, counts: bool = True) -> bool:
         """Due again in `after_seconds`. False: the lease is lost."""

@@ -66,10 +66,11 @@ class Prepared:
         cursor, _ = run(connection, form.sql, form.bound(connection, parameters))
         return cursor.rowcount
 
-    def write_each(self, connection: Connection, several: Sequence[Parameters]) -> None:
-        """Once for each, at least one, all of which name the same parameters."""
+    def write_each(self, connection: Connection, several: Sequence[Parameters]) -> int:
+        """Once for each, at least one, all of which name the same parameters; how many rows it changed in all."""
         form, _ = self._form(connection, several[0])
-        run(connection, form.sql, [form.bound(connection, parameters) for parameters in several], is_many=True)
+        cursor, _ = run(connection, form.sql, [form.bound(connection, parameters) for parameters in several], is_many=True)
+        return cursor.rowcount
 
     def _form(self, connection: Connection, parameters: Parameters) -> tuple[_Form, Parameters]:
         """As it is for these parameters; and those, with lists as long as the form has them."""
