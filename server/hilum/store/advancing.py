@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -113,8 +113,9 @@ def close_readings(connection: Connection, reading_ids: Sequence[int], now: floa
     if not reading_ids:
         return False
     waiting = _WAITING_STUDIES.all(connection, {"ended": reading_ids})
-    ended, before = Counter(row.study for row in waiting), {row.study: row.open_readings for row in waiting}
-    left = {row: before[row] - count for row, count in ended.items()}
+    left = {row.study: row.open_readings for row in waiting}
+    for row in waiting:
+        left[row.study] -= 1
     if left:
         _CLOSE_READINGS.write_each(connection, [{"row": row, "left": count, "now": now} for row, count in left.items()])
     if shadows := set(reading_ids).difference(row.reading for row in waiting):

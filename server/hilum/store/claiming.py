@@ -6,7 +6,7 @@ cannot overwrite what its successor did. Attempts are counted when a row is clai
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -94,7 +94,7 @@ def take(connection: Connection, claim: Claim, rows: Sequence[Row]) -> list[tupl
 
 def _lease(row: Row, now: float) -> Lease:
     has_lapsed = row.state == WorkState.LEASED
-    return Lease(row.id, uuid.uuid4().hex, row.attempts + 1, row.lapses + has_lapsed, waited_seconds=now - row.due_at)
+    return Lease(row.id, secrets.token_hex(16), row.attempts + 1, row.lapses + has_lapsed, waited_seconds=now - row.due_at)
 
 
 def _columns(lease: Lease) -> dict[str, object]:

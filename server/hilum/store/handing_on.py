@@ -6,7 +6,7 @@ of it: whoever advances it must name its token, its try is counted, and it lapse
 
 from __future__ import annotations
 
-import uuid
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -52,7 +52,7 @@ class HandingOn:
             return self._left_due()
         self._places[name] -= 1
         heir = self._heirs[name]
-        lease = {"lease_token": uuid.uuid4().hex, "leased_until": self.now + heir.lease_seconds, "claimed_by": heir.owner}
+        lease = {"lease_token": secrets.token_hex(16), "leased_until": self.now + heir.lease_seconds, "claimed_by": heir.owner}
         return {"state": WorkState.LEASED, "attempts": 1, **lease}
 
     def _left_due(self) -> Columns:
