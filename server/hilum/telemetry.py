@@ -11,17 +11,19 @@ import logging
 import re
 import sys
 import threading
-import time
 import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from time import thread_time
 from types import TracebackType
 from typing import Final
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+from prometheus_client import CollectorRegistry, Gauge, generate_latest, multiprocess
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from hilum.meters import Counter, Histogram
 
 # Seconds. Stages take milliseconds, a study its quiet period, a PACS that is down hours.
 _STAGE_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
@@ -161,18 +163,22 @@ _charged = _Charged()
 class _Section:
     """A stretch of work on one thread."""
 
-    __slots__ = ("_began", "_inside", "_stage")
+    __slots__ = ("_began", "_counter", "_inside")
 
-    def __init__(self, stage: str) -> None:
-        self._stage = stage
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
 
     def __enter__(self) -> None:
-        self._began, self._inside = time.thread_time(), _charged.seconds
+        self._inside = _charged.seconds
+        self._began = thread_time()
 
     def __exit__(self, *_: object) -> None:
-        spent = time.thread_time() - self._began
-        _cpu_seconds(self._stage).inc(max(0.0, spent - (_charged.seconds - self._inside)))
-        _charged.seconds = self._inside + spent
+        spent = thread_time() - self._began
+        before = self._inside
+        own = spent - (_charged.seconds - before)
+        _charged.seconds = before + spent
+        if own > 0.0:
+            self._counter.inc(own)
 
 
 @functools.cache
@@ -182,7 +188,7 @@ def _cpu_seconds(stage: str) -> Counter:
 
 def cpu(stage: str) -> _Section:
     """Charge this thread's CPU to a stage, less what sections inside have charged. Never across an await: other tasks would be in it."""
-    return _Section(stage)
+    return _Section(_cpu_seconds(stage))
 
 
 _HANDLER: Final = "hilum"
