@@ -7,7 +7,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from hilum import __version__, telemetry, tracing
 from hilum.assemble import Waiting, assemble
@@ -30,6 +30,7 @@ from hilum.domain import (
     StudyState,
 )
 from hilum.errors import Refused, Retry
+from hilum.one_thread import OneThread
 from hilum.pipeline import STAGES, StageLoop
 from hilum.receive.patient import identity_of
 from hilum.report import Report, ReportContext, derive
@@ -206,14 +207,14 @@ class DeliverHandler:
     def __init__(self, name: str, destination: Destination, pool: ReportPool, settings: Pipeline) -> None:
         self._name, self._pool = name, pool
         self._lanes = lanes_of(name, destination, settings)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lane-{name}")
+        self._thread = OneThread(f"lane-{name}")
 
     async def handle(self, job: Job) -> Advance:
         """One document."""
         assert isinstance(job, DeliveryJob)
         started = time.perf_counter()
         try:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._send, job)
+            await self._thread.call(partial(self._send, job))
         except ClassRefused as error:
             return await self._step_down(job, error)
         telemetry.DELIVER_SECONDS.labels(self._name).observe(time.perf_counter() - started)
@@ -238,6 +239,6 @@ class DeliverHandler:
         return Advance(DeliveryState.CANCELLED, ended, documents=[NewDocument(derived, (self._name,))])
 
     def close(self) -> None:
-        """Release the association."""
-        self._thread.submit(self._lanes.close).result(timeout=10)
-        self._thread.shutdown()
+        """Release the association, when the thread that used it has ended."""
+        self._thread.close()
+        self._lanes.close()
