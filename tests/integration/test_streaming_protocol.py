@@ -248,7 +248,7 @@ def answers(listener: ListenerProcess, sent: bytes) -> bytes:
 def test_what_is_compiled_is_used_behind_the_header(tmp_path: Path) -> None:
     """By one that fails behind its self-test, of less than a megabyte: a listener that went on in Python would store the object."""
     text = TRANSFER.read_text()
-    begin = "        while (may_go_on(transfer)"
+    begin = "        take_more(transfer, &spans);"
     assert text.count(begin) == 1
     source = tmp_path / "transfer.c"
     source.write_text(text.replace(begin, f"        if (transfer->limit > 1 << 20) transfer->file_problem = {errno.ENOSPC};\n{begin}"))

@@ -18,14 +18,19 @@ from hilum.store.outlet import Outlet, Writing
 
 CONTEXT, DATA = 1, 0
 BLOCK_BYTES = 8192  # of direct I/O: so small that there are some
-ENDS = (
+OTHERS = (
     b"",  # the peer closes
     pdu.user_abort(),
     pdu.RELEASE,
-    pdu.beginning(100, CONTEXT, pdu.IS_LAST) + bytes(98),
+    pdu.beginning(2, CONTEXT, pdu.IS_LAST),
     pdu.beginning(100, CONTEXT + 2, DATA) + bytes(98),
+    pdu.beginning(100, CONTEXT + 2, pdu.IS_LAST) + bytes(98),
+    pdu.beginning(100, CONTEXT, pdu.IS_LAST | pdu.IS_COMMAND) + bytes(98),
+    pdu.HEADER.pack(pdu.P_DATA_TF, 110) + pdu.ITEM.pack(100, CONTEXT, pdu.IS_LAST) + bytes(104),
+    pdu.HEADER.pack(pdu.P_DATA_TF, 4) + pdu.ITEM.pack(100, CONTEXT, pdu.IS_LAST),
     bytes(12),
 )
+LASTS = (1, 98, 2500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,7 @@ class Case:
     progress: int  # bytes of the fragment in progress that come first, at most `limit`
     is_last: bool  # the data set ends with them
     count: int  # of PDUs that are alike; 0 behind the last fragment
+    last: int  # bytes of the data set's last fragment, which comes behind them; 0: it does not
     end: bytes
     cuts: tuple[int, ...]  # sizes in which the peer sends, again and again
     unread: int  # bytes that lie in the buffer already
@@ -65,7 +71,8 @@ def drawn(random: Random) -> Case:
         progress=progress,
         is_last=is_last,
         count=count,
-        end=random.choice(ENDS),
+        last=0 if is_last else random.choice((0, *LASTS)),
+        end=random.choice(OTHERS),
         cuts=tuple(random.randint(1, 3 * fragment + 20) for _ in range(3)),
         unread=random.randint(0, 2 * fragment + 30),
         buffer=random.choice((70_000, 200_000, 512 << 10)),
@@ -82,13 +89,16 @@ def run(library: Library, case: Case) -> None:
     """Assert that everything that may be taken arrives, that nothing else does, and that the rest is still to be read."""
     random = Random(case.fragment * 31 + case.count)
     before, data = random.randbytes(case.first + case.held), random.randbytes(case.progress + case.count * case.fragment)
+    last = random.randbytes(case.last)
     beginning = pdu.beginning(case.fragment + 2, CONTEXT, DATA)
     starts = range(case.progress, len(data), case.fragment)
     equal = [beginning + data[start : start + case.fragment] for start in starts]
-    stream = data[: case.progress] + b"".join(equal) + case.end
+    stream = data[: case.progress] + b"".join(equal) + _last(last) + case.end
     unread_bytes = min(case.unread, len(stream), case.buffer)
     alike = min(case.count, (case.limit - case.progress) // case.fragment)
-    taken = case.progress + alike * case.fragment
+    goes_on = not case.is_last and alike == case.count and case.limit - case.progress - alike * case.fragment >= case.fragment
+    has_last = goes_on and 0 < case.last <= case.fragment
+    took = data[: case.progress + alike * case.fragment] + (last if has_last else b"")
     ours, peer = socket.socketpair()
     sender = threading.Thread(target=_send, args=(peer, stream[unread_bytes:], case.cuts))
     with open(os.memfd_create("transfer"), "w+b", buffering=0) as file, ours:  # noqa: PTH123 - a descriptor
@@ -105,21 +115,26 @@ def run(library: Library, case: Case) -> None:
         library.transfer(unread, case.fragment, case.limit, outlet, digests)
         rest = bytes(buffer[unread.start : unread.end]) + _all_of(ours)
         sender.join()
-        is_over = not case.is_last and case.end == b"" and taken == len(data) and case.limit - taken >= case.fragment
+        is_over = goes_on and case.last == 0 and case.end == b""
         assert isinstance(unread.problem, ConnectionResetError) is is_over, unread.problem
         assert unread.first == 0
+        assert unread.is_last is (case.is_last or has_last)
         assert outlet.size_bytes == os.fstat(file.fileno()).st_size
-        assert os.pread(file.fileno(), outlet.size_bytes, 0) + outlet.end == before + data[:taken]
+        assert os.pread(file.fileno(), outlet.size_bytes, 0) + outlet.end == before + took
         assert len(outlet.end) < case.aligned
-        if case.is_last and not case.direct_io:
+        if unread.is_last and not case.direct_io:
             assert outlet.end == b"", "nothing comes behind it"
         else:
             assert not (outlet.size_bytes % case.aligned and outlet.size_bytes != case.first), "a write ends at a multiple"
-        assert rest == stream[case.progress + alike * (len(beginning) + case.fragment) :]
-        assert digests.size_bytes == len(before) + taken
+        assert rest == stream[case.progress + alike * (len(beginning) + case.fragment) + (len(_last(last)) if has_last else 0) :]
+        assert digests.size_bytes == len(before) + len(took)
         expected = Digests(*case.pixels)
-        expected.update(before + data[:taken])
+        expected.update(before + took)
         assert digests.hexdigests() == expected.hexdigests()
+
+
+def _last(content: bytes) -> bytes:
+    return pdu.beginning(len(content) + 2, CONTEXT, pdu.IS_LAST) + content if content else b""
 
 
 def _send(peer: socket.socket, stream: bytes, cuts: tuple[int, ...]) -> None:

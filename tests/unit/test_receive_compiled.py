@@ -193,6 +193,23 @@ def test_a_fragment_that_breaks_off_was_not_taken(file):
     assert unread.first == 100
 
 
+@has_library
+def test_the_last_fragment_is_taken_and_nothing_behind_it(file):
+    last = pdu.beginning(602, 1, pdu.IS_LAST) + bytes(600)
+    pair = Pair(file, 2 * PDU + last + PDU)
+    assert pair.transfer().is_last
+    assert pair.rest() == PDU
+    assert (pair.digests.size_bytes, pair.outlet.size_bytes, pair.outlet.end) == (2600, 2600, b"")
+
+
+@has_library
+def test_a_connection_that_ends_in_the_last_fragment_is_lost(file):
+    pair = Pair(file, PDU + pdu.beginning(602, 1, pdu.IS_LAST) + bytes(300))
+    pair.peer.close()
+    assert isinstance(pair.transfer().problem, ConnectionResetError)
+    assert not pair.unread.is_last
+
+
 SAID = """
 import pathlib, sys
 from hilum.receive import compiled, transfer_library
@@ -223,7 +240,7 @@ def said_of(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("enum { INTERFACE = 3 };", "enum { INTERFACE = 4 };", "another version of Hilum"),
+        ("enum { INTERFACE = 4 };", "enum { INTERFACE = 3 };", "another version of Hilum"),
         ("void hilum_transfer(", "void other(", "cannot be loaded"),
         ('__builtin_cpu_supports("avx2")', "0", "cannot be loaded (this processor has no AVX2)"),
         ("transfer->start += BEGINNING;", "", "loses bytes"),
@@ -231,6 +248,7 @@ def said_of(folder: Path, text: str) -> str:
         ("end -= bytes, count", "count", "loses bytes"),
         ("bytes += now, count -= now;", "count -= now;", "loses bytes"),
         ("block + count - keep, keep);", "block + count, keep);", "loses bytes"),
+        ("transfer->is_last = take_fragment(", "transfer->is_last = !take_fragment(", "does not see the end"),
         ("- digests->position < end)", "- digests->position > end)", "computes wrong digests"),
         ("digests->position += count;", "digests->position += count + 1;", "computes wrong digests"),
     ],

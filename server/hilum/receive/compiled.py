@@ -12,6 +12,7 @@ from functools import cache
 from typing import Final
 
 from hilum import telemetry
+from hilum.dimse import pdu
 from hilum.receive import transfer_library
 from hilum.receive.digests import Digests
 from hilum.receive.header import Header
@@ -21,9 +22,9 @@ from hilum.store.outlet import Outlet, Writing
 
 _log = telemetry.logger("receive")
 
-_BEGINNING: Final = b"known bytes "
-_FRAGMENT_BYTES, _ALIGNED_BYTES = 1000, 4096
-_BUFFER_BYTES = 66 << 10  # so small that it is filled twice
+_FRAGMENT_BYTES, _LAST_BYTES, _ALIGNED_BYTES = 1000, 700, 4096
+_BEGINNING: Final = pdu.beginning(_FRAGMENT_BYTES + 2, 1, 0)
+_BUFFER_BYTES = 66 << 10  # so small that it is filled three times
 
 
 def digests_of(header: Header) -> Digests | CompiledDigests:
@@ -55,29 +56,29 @@ def loaded() -> tuple[Library | None, str]:
 
 def _problem(library: Library, *, direct_io: bool) -> str:
     """Known bytes beside what Python makes of them."""
-    content = bytes(number * 7919 % 251 for number in range(100 * _FRAGMENT_BYTES))
-    first, last = content[:_FRAGMENT_BYTES], content[-_FRAGMENT_BYTES:]
+    content = bytes(number * 7919 % 251 for number in range(149 * _FRAGMENT_BYTES + _LAST_BYTES))
     expected, found = Digests(1234, 90_000), library.digests(1234, 90_000)
     expected.update(content)
-    found.update(first)
-    written = _transferred(library, found, first, content[_FRAGMENT_BYTES:-_FRAGMENT_BYTES], direct_io=direct_io)
-    found.update(last)
-    if written != content[:-_FRAGMENT_BYTES]:
+    found.update(content[:_FRAGMENT_BYTES])
+    written, is_last = _transferred(library, found, content, direct_io=direct_io)
+    if written != content:
         return "loses bytes"
+    if not is_last:
+        return "does not see the end"
     return "" if found.hexdigests() == expected.hexdigests() else "computes wrong digests"
 
 
-def _transferred(library: Library, digests: CompiledDigests, first: bytes, rest: bytes, *, direct_io: bool) -> bytes:
-    """What is written of the rest behind the first, when it comes as PDUs over a socket."""
+def _transferred(library: Library, digests: CompiledDigests, content: bytes, *, direct_io: bool) -> tuple[bytes, bool]:
+    """What is written of it, when all but its first fragment comes as PDUs over a socket, and whether the end was seen."""
     ours, peer = socket.socketpair()
     with open(os.memfd_create("hilum"), "w+b", buffering=0) as file, ours, peer:  # noqa: PTH123 - a descriptor
-        file.write(first)
-        starts = range(0, len(rest), _FRAGMENT_BYTES)
-        equal = b"".join(_BEGINNING + rest[start : start + _FRAGMENT_BYTES] for start in starts)
-        peer.sendall(equal[len(_BEGINNING) :] + b"something else")
+        file.write(content[:_FRAGMENT_BYTES])
+        starts = range(_FRAGMENT_BYTES, len(content) - _LAST_BYTES, _FRAGMENT_BYTES)
+        equal = b"".join(_BEGINNING + content[start : start + _FRAGMENT_BYTES] for start in starts)
+        peer.sendall(equal[len(_BEGINNING) :] + pdu.beginning(_LAST_BYTES + 2, 1, pdu.IS_LAST) + content[-_LAST_BYTES:] + pdu.RELEASE)
         unread = Unread(ours.fileno(), bytearray(_BUFFER_BYTES), 0, 0, _FRAGMENT_BYTES, is_last=False, beginning=_BEGINNING)
-        outlet = Outlet(file.fileno(), len(first), b"", 0, Writing(0, _ALIGNED_BYTES, direct_io))
-        library.transfer(unread, _FRAGMENT_BYTES, len(rest), outlet, digests)
+        outlet = Outlet(file.fileno(), _FRAGMENT_BYTES, b"", 0, Writing(0, _ALIGNED_BYTES, direct_io))
+        library.transfer(unread, _FRAGMENT_BYTES, len(content), outlet, digests)
         if unread.problem is not None:
             raise unread.problem
-        return os.pread(file.fileno(), outlet.size_bytes + 1, 0) + outlet.end
+        return os.pread(file.fileno(), outlet.size_bytes + 1, 0) + outlet.end, unread.is_last

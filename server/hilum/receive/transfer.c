@@ -2,8 +2,9 @@
 
    Python (`streaming/loop.py`) receives an association; behind the header of a fragment of a data set it calls `hilum_transfer`, which takes
    the fragment. P-DATA-TF PDUs of a large data set lie on the wire one after the other under equal headers (PS3.8 9.3.5): it takes as
-   many more of them as look the same, and returns in front of the first thing that does not: the last fragment, another length, an
-   A-ABORT. So nothing of the protocol is decided here, and the interpreter is free for other associations meanwhile.
+   many more of them as look the same, and the data set's last one where it is alone in its PDU and no longer than they are. It returns in
+   front of anything else: another length, another context, an A-ABORT. What is right is decided in Python, and the interpreter is free for
+   other associations meanwhile.
    transfer_library.py says the same in ctypes. Any number of threads. */
 
 #define _GNU_SOURCE
@@ -18,7 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { INTERFACE = 3 };
+enum { INTERFACE = 4 };
 
 #if defined __x86_64__ && !defined PLAIN
 #define NEEDS_AVX2
@@ -46,6 +47,9 @@ enum {
     SPANS = 512,           /* of one writev; IOV_MAX is 1024 */
     ROOM = 64 << 10,       /* a receive call for less is not worth it */
     SLICE = 32 << 10,      /* is still in the first cache when the second digest reads it */
+    LENGTH = 6,            /* of them say how long the PDU is */
+    PDU_HEADER = 6,        /* bytes of a PDU of one fragment that its own length counts beside the fragment's */
+    DATA_IS_LAST = 2,      /* message control header */
     PEER_HAS_CLOSED = -1,
 };
 
@@ -75,7 +79,7 @@ struct transfer {
     int32_t socket_problem, file_problem; /* out: errno, or PEER_HAS_CLOSED */
     int32_t is_direct;                    /* a block went past the page cache */
     int32_t is_refused;                   /* or could not: no other one is tried */
-    int32_t is_last;                      /* the data set ends with the fragment in progress: nothing is held back of it */
+    int32_t is_last;                      /* the data set ends with the fragment in progress; out: with what was taken. None is held */
 };
 
 struct spans {
@@ -296,6 +300,23 @@ static int is_alike(struct transfer *transfer, struct spans *spans)
     }
 }
 
+static int64_t number(const uint8_t *bytes) { return (int64_t)bytes[0] << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3]; }
+
+/* Bytes of the data set's last fragment, if the next PDU holds that and nothing else; waits as long as it may. -1: it is something else. */
+static int64_t last_fragment(struct transfer *transfer, struct spans *spans)
+{
+    for (;;) {
+        const uint8_t *at = transfer->buffer + transfer->start, *alike = transfer->beginning;
+        int64_t count = transfer->end - transfer->start, size = count < LENGTH ? 1 : number(at + 2) - PDU_HEADER;
+        if (memcmp(at, alike, count < 2 ? count : 2) != 0 || size < 1 || size > transfer->fragment)
+            return -1;
+        if (count >= BEGINNING)
+            return number(at + 6) == size + 2 && at[10] == alike[10] && at[11] == DATA_IS_LAST ? size : -1;
+        if (!fill(transfer, spans))
+            return -1;
+    }
+}
+
 static void take(struct transfer *transfer, struct spans *spans, int64_t count)
 {
     uint8_t *bytes = transfer->buffer + transfer->start;
@@ -334,6 +355,21 @@ static int may_go_on(const struct transfer *transfer)
     return transfer->beginning != NULL && transfer->file_problem == 0 && transfer->taken + transfer->fragment <= transfer->limit;
 }
 
+/* What follows the fragment in progress. */
+static void take_more(struct transfer *transfer, struct spans *spans)
+{
+    int64_t last;
+    while (may_go_on(transfer) && is_alike(transfer, spans)) {
+        transfer->start += BEGINNING;
+        if (!take_fragment(transfer, spans, transfer->fragment))
+            return;
+    }
+    if (may_go_on(transfer) && transfer->socket_problem == 0 && (last = last_fragment(transfer, spans)) > 0) {
+        transfer->start += BEGINNING;
+        transfer->is_last = take_fragment(transfer, spans, last);
+    }
+}
+
 /* Until something else comes, `limit` is reached, or there is a problem. With the file: the PDU in progress is still received. */
 void hilum_transfer(struct transfer *transfer)
 {
@@ -343,11 +379,7 @@ void hilum_transfer(struct transfer *transfer)
         put(transfer, held(transfer, transfer->half), transfer->held_bytes);
     if (take_fragment(transfer, &spans, transfer->first)) {
         transfer->first = 0;
-        while (may_go_on(transfer) && is_alike(transfer, &spans)) {
-            transfer->start += BEGINNING;
-            if (!take_fragment(transfer, &spans, transfer->fragment))
-                break;
-        }
+        take_more(transfer, &spans);
     }
     if (transfer->block != NULL)
         empty_block(transfer);

@@ -15,7 +15,7 @@ from hilum.receive.streaming.provider import Unread
 from hilum.store.outlet import Outlet
 
 PATH: Final = Path(__file__).with_name("transfer.so")
-_INTERFACE: Final = 3
+_INTERFACE: Final = 4
 _DIGEST_BYTES: Final = 16
 _PEER_HAS_CLOSED: Final = -1
 _BEGINNING_BYTES: Final = 12
@@ -110,7 +110,7 @@ class Library:
         return digits[: 2 * _DIGEST_BYTES], digits[2 * _DIGEST_BYTES :]
 
     def transfer(self, unread: Unread, fragment_bytes: int, limit: int, outlet: Outlet, digests: CompiledDigests) -> None:
-        """Take the fragment in progress and PDUs that begin like `unread.beginning`, up to `limit` bytes of the data set.
+        """Take the fragment in progress, PDUs that begin like `unread.beginning`, and the last one, up to `limit` bytes of the data set.
 
         What the socket says is in `unread.problem`. Raises OSError of the file; the PDU in progress has been read all the same.
         """
@@ -128,7 +128,7 @@ class Library:
                 self._transfer(ctypes.byref(said))
         else:
             self._transfer(ctypes.byref(said))
-        unread.start, unread.end, unread.first = said.start, said.end, said.first
+        unread.start, unread.end, unread.first, unread.is_last = said.start, said.end, said.first, bool(said.is_last)
         outlet.size_bytes, outlet.written_out = said.size, said.written_out
         outlet.end = ctypes.string_at(said.held + said.half * said.aligned, said.held_bytes) if said.held_bytes else b""
         digests.size_bytes += said.taken

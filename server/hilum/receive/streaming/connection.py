@@ -60,17 +60,17 @@ class Connection:
         """Whether bytes of its descriptor are those of the peer, and a read of it waits as long as one of the socket."""
         return type(self._sock) is socket.socket and self._sock.gettimeout() is None
 
-    def lend(self, fragment: Fragment, left: int, receive: Callable[[Unread, int], None]) -> int:
-        """Let somebody read the last `left` bytes of a fragment, and others like it. How many of them he has left. Raises OSError.
+    def lend(self, fragment: Fragment, left: int, receive: Callable[[Unread, int], None]) -> tuple[int, bool]:
+        """Let somebody read the last `left` bytes of a fragment, and others behind it. How many of these bytes he has left.
 
-        Views that were taken lose their bytes.
+        And whether what he has read, or the fragment, was the data set's last. Raises OSError. Views that were taken lose their bytes.
         """
         unread = Unread(self._sock.fileno(), self._bytes, self._start, self._end, left, fragment.is_last, fragment.beginning)
         receive(unread, fragment.size)
         self._start, self._end = unread.start, unread.end
         if unread.problem is not None:
             raise unread.problem
-        return unread.first
+        return unread.first, unread.is_last
 
     def _fill(self) -> None:
         if len(self._buffer) - self._end < _ROOM_BYTES:

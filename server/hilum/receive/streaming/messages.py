@@ -39,10 +39,8 @@ class Messages:
             self._command_fragment(fragment.context_id, fragment.size)
             if fragment.is_last:
                 self._begin(fragment.context_id, command.decode(self._encoded))
-        else:
-            self._data_fragment(fragment)
-            if fragment.is_last:
-                self._end(fragment.context_id)
+        elif self._data_fragment(fragment):
+            self._end(fragment.context_id)
 
     def _command_fragment(self, context_id: int, size: int) -> None:
         if self._request is not None or self._context_id not in (None, context_id):
@@ -55,22 +53,24 @@ class Messages:
             self._encoded += piece
             size -= len(piece)
 
-    def _data_fragment(self, fragment: Fragment) -> None:
+    def _data_fragment(self, fragment: Fragment) -> bool:
+        """Whether the data set has come to its end."""
         if self._request is None or fragment.context_id != self._context_id:
             raise ProtocolError(Reason.UNEXPECTED_PARAMETER)
-        left = self._lend(fragment)
+        left, is_last = self._lend(fragment)
         while left:
             piece = self._connection.take(left)
             self._pieces.append(piece)
             left -= len(piece)
-        if fragment.beginning:
+        if fragment.beginning and not is_last:
             self._pieces += self._connection.repeated(fragment)
+        return is_last
 
-    def _lend(self, fragment: Fragment) -> int:
-        """Have who takes the data set read it by himself. How many bytes of the fragment he has left."""
+    def _lend(self, fragment: Fragment) -> tuple[int, bool]:
+        """Have who takes the data set read it by himself. How many bytes of the fragment he has left, and whether he has read the last."""
         left, incoming = fragment.size, self._incoming
         if incoming is None or not self._connection.is_plain:
-            return left
+            return left, fragment.is_last
         while left and (least := incoming.reads_after):
             piece = self._connection.take(min(left, least))
             self._pieces.append(piece)
@@ -78,8 +78,8 @@ class Messages:
             left -= len(piece)
         if left and least == 0:
             self._hand_on()
-            left = self._connection.lend(fragment, left, incoming.receive)
-        return left
+            return self._connection.lend(fragment, left, incoming.receive)
+        return left, fragment.is_last
 
     def _begin(self, context_id: int, request: Command) -> None:
         if request.field == command_set.C_CANCEL_RQ:  # PS3.7 9.3.2.3: it has no response, and there is nothing to cancel

@@ -42,7 +42,8 @@ class Fragment(NamedTuple):
 class Unread:
     """A connection, lent within a fragment of a data set: unread bytes lie at [start, end) of the buffer, more come from the descriptor.
 
-    `first`: so many bytes of the fragment come next. `is_last`, `beginning`: see `Fragment`. `problem`: reading ended with it.
+    `first`: so many bytes of the fragment come next. `is_last`, `beginning`: see `Fragment`; who reads sets `is_last` when he has read the
+    data set's last fragment, too. `problem`: reading ended with it.
     """
 
     descriptor: int
