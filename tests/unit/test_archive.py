@@ -147,8 +147,8 @@ def test_a_folder_that_has_gone_is_made_again_but_not_on_another_file_system(arc
 def test_whether_an_object_was_placed_before_its_row_makes_no_difference(archive: Archive, is_placed: bool) -> None:
     settled, refused, known = (put(archive, b"%d" % number) for number in range(3))
     for file in (settled, refused, known) if is_placed else ():
-        archive.place(file)
-        archive.place(file)
+        assert archive.place(file)
+        assert not archive.place(file), "it has its place already"
         assert (archive.root / place_of(file)).read_bytes() == file.read_bytes()
     for _ in range(2):  # as after a crash
         if settled.exists():
@@ -160,6 +160,22 @@ def test_whether_an_object_was_placed_before_its_row_makes_no_difference(archive
         archive.root / place_of(settled),
         archive.root / quarantine_path(place_of(refused)),
     }
+
+
+def test_an_object_that_has_its_place_needs_no_look_there(archive: Archive) -> None:
+    kept, removed = put(archive, b"kept"), put(archive, b"removed")
+    assert all(map(archive.place, (kept, removed)))
+    (archive.root / place_of(removed)).unlink()  # nobody asks for it any more
+    for file in (kept, removed):
+        archive.settle(file, is_placed=True)
+    assert [file for file in archive.root.rglob("*.dcm") if file.is_file()] == [archive.root / place_of(kept)]
+
+
+def test_an_object_that_is_gone_has_no_place(archive: Archive) -> None:
+    file = put(archive, b"gone")
+    file.unlink()
+    assert not archive.place(file)
+    assert not archive.place(put(archive, b"another").with_name(file.name))
 
 
 def test_a_process_name_is_one_folder(tmp_path: Path) -> None:

@@ -36,9 +36,9 @@ from hilum.store.ledger import Ledger, RecordOutcome
 _log = telemetry.logger("receive")
 
 BATCH = 256
-# A single image has its row a moment later. While more come in they are waited for: until a look finds none, or for 50 ms.
+# A single image has its row a moment later. While more come in they are waited for: until a look finds none, or for 100 ms.
 # A batch costs half a millisecond of CPU and each of its images a tenth of that, taken from the threads that receive.
-_MOMENT_SECONDS, _LOOK_SECONDS, _GATHER_SECONDS = 0.004, 0.01, 0.05
+_MOMENT_SECONDS, _LOOK_SECONDS, _GATHER_SECONDS = 0.004, 0.01, 0.1
 _MAXIMUM_BACKLOG = 10_000
 # What is known of a file already waits in memory, so both its size and how many wait so are bounded; the others are read again.
 _MAXIMUM_KNOWN, _MAXIMUM_KNOWN_HEADER_BYTES = 1_000, 64 << 10
@@ -76,8 +76,7 @@ def index(
     """
     lost = _LOST | _CLOSED if left_behind else _LOST
     described = {file: instance for file in files if (instance := known.get(file) or _described(file, archive, lost)) is not None}
-    for file in described:
-        archive.place(file)
+    placed = {file for file in described if archive.place(file)}
     try:
         with telemetry.cpu("index_ledger"):
             arrivals = arrivals_of(list(described.values()), settings, ledger.ae_titles)
@@ -88,7 +87,7 @@ def index(
         again = partial(index, settings=settings, ledger=ledger, archive=archive, left_behind=left_behind)
         return _index_singly(list(described), error, archive, again)
     for (file, instance), outcome in zip(described.items(), outcomes, strict=True):
-        _settle(file, outcome, archive)
+        _settle(file, outcome, archive, is_placed=file in placed)
         _write_span(instance, outcome)
     counted = Counter(outcomes)
     for outcome, count in counted.items():
@@ -143,13 +142,17 @@ def _name(file: File) -> str:
     return os.path.basename(file)  # noqa: PTH119 - see `File`
 
 
-def _settle(file: File, outcome: RecordOutcome, archive: Archive) -> None:
+def _settle(file: File, outcome: RecordOutcome, archive: Archive, *, is_placed: bool) -> None:
     """What follows for the file. One that cannot be moved is still found by readers, and the scan at start tries again."""
-    move = {RecordOutcome.DUPLICATE: archive.discard, RecordOutcome.CONFLICT: archive.quarantine}.get(outcome, archive.settle)
     if outcome is RecordOutcome.CONFLICT:
         _log.warning("conflict", file=_name(file), advice="other pixels under a known SOP Instance UID; the first ones stay in use")
     try:
-        move(file)
+        if outcome is RecordOutcome.DUPLICATE:
+            archive.discard(file)
+        elif outcome is RecordOutcome.CONFLICT:
+            archive.quarantine(file)
+        else:
+            archive.settle(file, is_placed=is_placed)
     except OSError as error:
         _log.warning("not_settled", file=_name(file), problem=error.strerror)
 
@@ -220,7 +223,7 @@ class Indexer:
             raise
 
     def _next_batch(self) -> list[Acknowledged]:
-        """At most 256 files, or those of 50 ms; none when it is time to stop."""
+        """At most 256 files, or those of 100 ms; none when it is time to stop."""
         if (first := self._queue.get()) is None:
             return []
         self._gather()

@@ -105,26 +105,27 @@ class Archive:
 
     # Who takes each object through these steps names it by text: to make a Path and ask it for its name costs more than a step.
 
-    def place(self, file: Path | str) -> None:
+    def place(self, file: Path | str) -> bool:
         """Give an object its place as a second name, before its row is committed: a row never names a file that is not there.
 
-        Where the file system has no hard links, or no room, `settle` moves the file after the commit.
+        Where the file system has no hard links, or no room, `settle` moves the file after the commit. Whether it was given one now.
         """
         target = self._target(file)
-        with contextlib.suppress(OSError):
-            try:
-                os.link(file, target)
-            except FileNotFoundError:  # its folder has no object yet
-                Path(target).parent.mkdir(parents=True, exist_ok=True)
-                os.link(file, target)
+        try:
+            os.link(file, target)
+        except FileNotFoundError:  # its folder has no object yet
+            return _link_into_new_folder(file, target)
+        except OSError:
+            return False
+        return True
 
-    def settle(self, file: Path | str) -> None:
-        """Its row is committed: take an object out of `unindexed`.
+    def settle(self, file: Path | str, *, is_placed: bool = False) -> None:
+        """Its row is committed: take an object out of `unindexed`. `is_placed`: `place` has said so.
 
         Nothing is synced: links and renames are atomic and in order in the file system's journal, and the scan at start repeats them.
         """
         target = self._target(file)
-        if os.path.exists(target):  # noqa: PTH110 - see `place`
+        if is_placed or os.path.exists(target):  # noqa: PTH110 - see `place`
             _unlink(file)
         else:
             _move(Path(file), Path(target))
@@ -454,6 +455,15 @@ def _unlink(file: Path | str) -> None:
     """If it is there."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(file)  # noqa: PTH108 - see `Archive.place`
+
+
+def _link_into_new_folder(file: Path | str, target: str) -> bool:
+    try:
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        os.link(file, target)
+    except OSError:
+        return False
+    return True
 
 
 def _move(file: Path, target: Path) -> None:
