@@ -24,6 +24,9 @@ from tests.support.wire import ABORT, ECHO_RQ, RELEASE, command, message, pdu, p
 CONTEXTS = {1: Context(DX, "1.2.840.10008.1.2.1")}
 
 
+LAST = pdu(4, pdv(b"last"))
+
+
 class Kept:
     """A provider that keeps what comes, and what became of it."""
 
@@ -79,6 +82,17 @@ class Reading(Kept):
             self.data_sets[-1] += unread.buffer[following - size : following]
             unread.start = following
         unread.problem = self._problem
+
+
+class ReadingToTheEnd(Reading):
+    """And the last fragment, if that lies there as a whole."""
+
+    def receive(self, unread: Unread, size: int) -> None:
+        super().receive(unread, size)
+        if unread.buffer[unread.start : unread.end].startswith(LAST):
+            self.data_sets[-1] += b"last"
+            unread.start += len(LAST)
+            unread.is_last = True
 
 
 class Running:
@@ -190,6 +204,17 @@ def test_who_takes_a_data_set_may_read_fragments_by_himself(size: int, after: in
     assert reading.data_sets == [b"".join(contents) + b"last"]
     assert reading.asked > 0 or size * 40 + len(b"last") <= after
     assert reading.ends == ["finished", "closed"]
+
+
+def test_who_has_read_the_last_fragment_ends_the_message() -> None:
+    reading = ReadingToTheEnd()
+    with running(reading) as made:
+        made.peer.sendall((message(store("1.2.3")) + 3 * equal_pdu(bytes(300)) + LAST) * 2 + message(command(ECHO_RQ)) + RELEASE)
+        assert made.finished() is End.RELEASED
+        assert made.loop.whole_messages == 3
+    assert reading.data_sets == 2 * [bytes(900) + b"last"]
+    assert reading.asked == 2
+    assert reading.ends == 2 * ["finished", "closed"]
 
 
 @pytest.mark.parametrize(("problem", "end"), [(ConnectionResetError(), End.LOST), (BlockingIOError(), End.TIMED_OUT)])
