@@ -26,6 +26,8 @@ from hilum.domain import (
 )
 
 _OPEN: Final = frozenset({ReadingState.DUE, ReadingState.LEASED})
+# Of each release the rules that were last asked for, and of which object: a configured release is one as long as the process lives.
+_RULES: Final[dict[str, tuple[Release, str]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ def _digest(images: Iterable[Image], name: str, release: Release | None) -> str:
     everything = list(images)
     in_scope = [item for item in everything if not item.is_out_of_scope] or everything
     sources = [(item.instance.sop_instance_uid, item.instance.header_revision, _seen(item)) for item in in_scope]
-    return source_digest(sources, f"{name} {_rules(release)}")
+    return source_digest(sources, f"{name} {_rules(name, release)}")
 
 
 def _unspent(digest: str, current: Result | None, spent: Collection[str]) -> str:
@@ -135,10 +137,18 @@ def _seen(image: Image) -> str:
     return f"{image.instance.pixel_digest} {json.dumps(said)}"
 
 
-def _rules(release: Release | None) -> str:
-    """What turns logits into findings; a manifest may change it under the same name."""
+def _rules(name: str, release: Release | None) -> str:
+    """Digest of what turns logits into findings; a manifest may change it under the same name."""
     if release is None:
         return "not configured"
+    of, rules = _RULES.get(name, (None, ""))
+    if of is not release:
+        rules = _rules_of(release)
+        _RULES[name] = release, rules
+    return rules
+
+
+def _rules_of(release: Release) -> str:
     labels = [
         (label.key, label.code.value, label.code.scheme, label.operating_point, label.is_masked, label.rescaled_at)
         for label in release.labels

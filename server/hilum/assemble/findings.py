@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from hilum.domain import Decision, Finding, Label, Reading, Release
 from hilum.scores import Numbers, probabilities_of, scores_of
@@ -24,8 +24,7 @@ class ImageScores:
     member_scores: tuple[Numbers, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
+class _Said(NamedTuple):
     """One label over all images: the numbers, and the images that they come from."""
 
     logit: float
@@ -55,8 +54,9 @@ def find(images: Sequence[ImageScores], release: Release) -> tuple[Finding, ...]
     if release.aggregation not in AGGREGATIONS:
         raise ValueError(f"unknown aggregation {release.aggregation!r}; known: {', '.join(AGGREGATIONS)}")
     aggregate = AGGREGATIONS[release.aggregation]
+    uids = tuple([image.sop_instance_uid for image in images])
     shown = [(position, label) for position, label in enumerate(release.labels) if not label.is_masked]
-    return tuple(_finding(label, aggregate(images, position), release) for position, label in shown)
+    return tuple([_finding(label, aggregate(images, position, uids), release) for position, label in shown])
 
 
 def decide(score: float, operating_point: float | None, *, is_trained: bool) -> Decision:
@@ -77,27 +77,23 @@ def _finding(label: Label, said: _Said, release: Release) -> Finding:
         operating_point=label.operating_point,
         decision=decide(said.score, label.operating_point, is_trained=release.is_trained),
         source_sop_instance_uids=said.sources,
-        member_scores=dict(zip(release.members, said.member_scores, strict=False)),
+        member_scores=dict(zip(release.members, said.member_scores, strict=False)) if release.members else {},
     )
 
 
 def _of_image(image: ImageScores, position: int, sources: tuple[str, ...]) -> _Said:
     probability = None if image.probabilities is None else image.probabilities[position]
-    members = tuple(scores[position] for scores in image.member_scores)
+    members = tuple([scores[position] for scores in image.member_scores])
     return _Said(image.logits[position], image.scores[position], probability, sources, members)
 
 
-def _uids(images: Sequence[ImageScores]) -> tuple[str, ...]:
-    return tuple(image.sop_instance_uid for image in images)
-
-
-def _maximum(images: Sequence[ImageScores], position: int) -> _Said:
+def _maximum(images: Sequence[ImageScores], position: int, uids: tuple[str, ...]) -> _Said:
     """All numbers of the image with the highest score: a finding need not show in every view. All images were looked at."""
     highest = max(images, key=lambda image: image.scores[position])
-    return _of_image(highest, position, _uids(images))
+    return _of_image(highest, position, uids)
 
 
-def _mean(images: Sequence[ImageScores], position: int) -> _Said:
+def _mean(images: Sequence[ImageScores], position: int, uids: tuple[str, ...]) -> _Said:
     """Means over the images, each kind of number by itself; the logit of a mean is not the mean of logits."""
     count = len(images)
     probabilities = [image.probabilities[position] for image in images if image.probabilities is not None]
@@ -105,7 +101,7 @@ def _mean(images: Sequence[ImageScores], position: int) -> _Said:
         logit=sum(image.logits[position] for image in images) / count,
         score=sum(image.scores[position] for image in images) / count,
         probability=sum(probabilities) / count if probabilities else None,
-        sources=_uids(images),
+        sources=uids,
         member_scores=_member_means(images, position),
     )
 
@@ -116,13 +112,13 @@ def _member_means(images: Sequence[ImageScores], position: int) -> tuple[float, 
     return tuple(sum(scores[position] for scores in each) / len(images) for each in by_member)
 
 
-def _first_frontal(images: Sequence[ImageScores], position: int) -> _Said:
+def _first_frontal(images: Sequence[ImageScores], position: int, _uids: tuple[str, ...]) -> _Said:
     """The first PA or AP image alone; where no view is known, the first image."""
     first = next((image for image in images if image.view in _FRONTAL), images[0])
     return _of_image(first, position, (first.sop_instance_uid,))
 
 
-AGGREGATIONS: Final[Mapping[str, Callable[[Sequence[ImageScores], int], _Said]]] = {
+AGGREGATIONS: Final[Mapping[str, Callable[[Sequence[ImageScores], int, tuple[str, ...]], _Said]]] = {
     "max": _maximum,
     "mean": _mean,
     "first_frontal": _first_frontal,

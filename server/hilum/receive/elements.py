@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
@@ -81,6 +81,37 @@ def elements(data: memoryview, encoding: Encoding) -> Iterator[Element]:
         element = _element(data, position, encoding)
         yield element
         position = _end_within(data, element, encoding)
+
+
+def values_in(data: bytes | memoryview, wanted: Container[int], last: int) -> dict[int, bytes] | None:
+    """Of a data set in Explicit VR Little Endian the values of these elements of the top level, by tag, but none of undefined length.
+
+    Nothing is looked at behind the header of the first element beyond `last`. None: something is wrong before it; `elements` says what.
+    """
+    found: dict[int, bytes] = {}
+    unpack, unpack_length = _LAYOUTS["<"][0].unpack_from, _LAYOUTS["<"][1].unpack_from
+    position, size = 0, len(data)
+    try:
+        while position < size:
+            group, number, vr, length = unpack(data, position)
+            value = position + 8
+            if vr not in _SHORT_VRS:
+                if vr not in _LONG_VRS:
+                    return None
+                (length,) = unpack_length(data, value)
+                value += 4
+            tag = group << 16 | number
+            if tag > last:
+                return found
+            if length == _UNDEFINED:
+                position = _end_of(memoryview(data), Element(tag, vr, position, value, None), EXPLICIT_LITTLE)
+                continue
+            position = value + length
+            if tag in wanted:
+                found[tag] = bytes(data[value:position])
+    except (struct.error, CannotUnderstand):
+        return None
+    return found if position == size else None
 
 
 def find(data: memoryview, encoding: Encoding, wanted: Wanted) -> dict[int, Place]:

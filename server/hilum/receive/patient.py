@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pydicom.charset import convert_encodings, decode_bytes
+from pydicom.charset import convert_encodings, decode_bytes, python_encoding
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from hilum.character_sets import without_escapes
 from hilum.domain import Identity, Instance
 from hilum.receive import file_meta
-from hilum.receive.elements import elements, encoding_of
+from hilum.receive.elements import EXPLICIT_LITTLE, Encoding, elements, encoding_of, values_in
 from hilum.receive.refusals import CannotUnderstand
 
 _SPECIFIC_CHARACTER_SET, _ACCESSION_NUMBER = 0x00080005, 0x00080050
 _PATIENT_ID, _ISSUER, _STUDY_INSTANCE_UID = 0x00100020, 0x00100021, 0x0020000D
 _BEGINNING_BYTES = 1 << 20
+# What every character set of DICOM writes alike: ASCII without what ISO_IR 13 has in the places of backslash and tilde.
+_ALIKE = re.compile(rb"[ -\[\]-}\0]*")
+_CHARACTER_SETS = frozenset(term.encode() for term in python_encoding)
 
 
 class Owner(Protocol):
@@ -110,14 +114,27 @@ def encodings_of(names: bytes) -> list[str]:
 
 def read_texts(header: bytes | memoryview, transfer_syntax_uid: str, tags: Sequence[int]) -> list[str]:
     """Values of these elements, LO, SH or UI, empty where they are missing; the last is the highest tag. Raises CannotUnderstand."""
+    encoding = encoding_of(transfer_syntax_uid)
+    wanted = (_SPECIFIC_CHARACTER_SET, *tags)
+    values = values_in(header, wanted, tags[-1]) if encoding is EXPLICIT_LITTLE else None
+    if values is None:
+        values = _values(memoryview(header), encoding, wanted, tags[-1])
+    names, raw = values.get(_SPECIFIC_CHARACTER_SET, b""), [values.get(tag, b"") for tag in tags]
+    if _CHARACTER_SETS.issuperset(names.rstrip(b"\0 ").split(b"\\")) and all(map(_ALIKE.fullmatch, raw)):
+        return [value.decode("ascii").strip(" \0") for value in raw]
+    encodings = encodings_of(names)
+    return [text_of(value, encodings) for value in raw]
+
+
+def _values(header: memoryview, encoding: Encoding, wanted: Container[int], last: int) -> dict[int, bytes]:
+    """As `values_in`, of any encoding. Raises CannotUnderstand."""
     values: dict[int, bytes] = {}
-    for element in elements(memoryview(header), encoding_of(transfer_syntax_uid)):
-        if element.tag > tags[-1]:
+    for element in elements(header, encoding):
+        if element.tag > last:
             break
-        if element.tag in (_SPECIFIC_CHARACTER_SET, *tags) and element.length is not None:
+        if element.tag in wanted and element.length is not None:
             values[element.tag] = bytes(header[element.value : element.value + element.length])
-    encodings = encodings_of(values.get(_SPECIFIC_CHARACTER_SET, b""))
-    return [text_of(values.get(tag, b""), encodings) for tag in tags]
+    return values
 
 
 def text_of(value: bytes, encodings: list[str]) -> str:
