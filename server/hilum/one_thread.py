@@ -25,17 +25,22 @@ class OneThread:
         """What it returns or raises, for the running loop. Who stops waiting does not stop it."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            thread.start()  # raises where the machine has no thread left; then the next call tries again
+            self._thread = thread
         self._asked.put((answer, function))
         return answer
 
-    def close(self) -> None:
-        """Return when all that was asked for is done."""
-        if self._thread is not None:
-            self._asked.put(None)
-            self._thread.join()
-            self._thread = None
+    def close(self, seconds: float | None = None) -> bool:
+        """Return when all that was asked for is done, or after so long; whether it is."""
+        if self._thread is None:
+            return True
+        self._asked.put(None)
+        self._thread.join(seconds)
+        if self._thread.is_alive():
+            return False
+        self._thread = None
+        return True
 
     def _work(self) -> None:
         while (asked := self._asked.get()) is not None:
@@ -49,6 +54,11 @@ class OneThread:
 def _outcome(function: Callable[[], T]) -> tuple[T | None, BaseException | None]:
     try:
         return function(), None
+    except StopIteration as error:
+        # A future refuses it, and who awaits it would wait for ever.
+        stopped = RuntimeError("StopIteration was raised")
+        stopped.__cause__ = error
+        return None, stopped
     except BaseException as error:  # noqa: BLE001 - it is for who waits for the answer
         return None, error
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from typing import NoReturn
 
 import pytest
 
@@ -81,3 +82,44 @@ def test_a_loop_that_is_closed_does_not_end_it() -> None:
     may_go_on.set()
     assert asyncio.run(ask()) == 3
     thread.close()
+
+
+def test_a_thread_for_which_there_was_no_room_begins_with_a_later_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_thread: threading.Thread) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    async def ask() -> int:
+        thread = OneThread("worker")
+        with monkeypatch.context() as scarce:
+            scarce.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError):
+                thread.call(lambda: 1)
+        assert thread.close()
+        found = await asyncio.wait_for(thread.call(lambda: 2), 10)
+        thread.close()
+        return found
+
+    assert asyncio.run(ask()) == 2
+
+
+def test_who_asked_hears_of_a_stop_iteration_too() -> None:
+    async def ask() -> None:
+        thread = OneThread("worker")
+        with pytest.raises(RuntimeError, match="StopIteration"):
+            await asyncio.wait_for(thread.call(lambda: next(iter(()))), 10)
+        thread.close()
+
+    asyncio.run(ask())
+
+
+def test_closing_does_not_wait_for_longer_than_it_is_told_to() -> None:
+    may_go_on = threading.Event()
+
+    async def ask() -> list[bool]:
+        thread = OneThread("worker")
+        thread.call(lambda: may_go_on.wait(30))
+        closed = [thread.close(0.05)]
+        may_go_on.set()
+        return [*closed, thread.close(30)]
+
+    assert asyncio.run(ask()) == [False, True]

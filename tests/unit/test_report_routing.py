@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from hilum.domain import SR_LADDER, DeliveryJob, DeliveryState, Document, Readin
 from hilum.report import build_documents, derive
 from hilum.settings import Destination, Pipeline, Settings
 from hilum.store.ledger import Ledger
+from hilum.wiring import dispatcher
 from hilum.wiring.dispatcher import DeliverHandler, ReportHandler
 from hilum.wiring.report_pool import ReportPool
 from load_tests.phantom import make_study
@@ -132,6 +135,21 @@ def test_stepping_down_stores_the_other_class_and_ends_the_delivery(tmp_path: Pa
     assert (new.destinations, new.document.kind) == (("pacs",), "sr_enhanced")
     assert new.document.sop_instance_uid == claimed.result.identifiers["sr_enhanced"]
     assert new.document == derive(document, SR_LADDER[2], claimed.result.identifiers["sr_enhanced"])
+
+
+def test_a_lane_that_hangs_does_not_keep_its_process_from_ending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a folder on a server that is away. What its thread is at is not closed under it."""
+    monkeypatch.setattr(dispatcher, "_LANE_SECONDS", 0.05)
+    handler, goes_on, closed = DeliverHandler("pacs", Destination(), HereAndNow(), Pipeline()), threading.Event(), list[bool]()
+    monkeypatch.setattr(handler, "_lanes", SimpleNamespace(close=lambda: closed.append(True)))
+
+    async def hang() -> None:
+        handler._thread.call(lambda: goes_on.wait(30))
+        handler.close()
+
+    run(hang())
+    assert (goes_on.is_set(), closed) == (False, [])
+    goes_on.set()
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,7 @@ from hilum.wiring.report_builder import ReportBuilder
 from hilum.wiring.report_pool import ReportPool
 from hilum.wiring.serving import readiness_of, run_async, serve
 
+_LANE_SECONDS = 10.0  # until a lane that is closed is given up
 log = telemetry.logger("wiring")
 
 
@@ -239,6 +240,8 @@ class DeliverHandler:
         return Advance(DeliveryState.CANCELLED, ended, documents=[NewDocument(derived, (self._name,))])
 
     def close(self) -> None:
-        """Release the association, when the thread that used it has ended."""
-        self._thread.close()
-        self._lanes.close()
+        """Release the association, when the thread that used it has ended. One that hangs must not keep its process from ending."""
+        if self._thread.close(_LANE_SECONDS):
+            self._lanes.close()
+        else:
+            log.warning("lane_hangs", destination=self._name, advice="what it was at is sent again")
