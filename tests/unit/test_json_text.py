@@ -65,7 +65,7 @@ def test_what_is_no_json_is_refused() -> None:
         encoded({"a": object()})
 
 
-@pytest.mark.parametrize("name", ["logit", "score", "probability", "member_scores"])
+@pytest.mark.parametrize("name", ["logit", "score", "probability", "operating_point", "member_scores"])
 def test_a_result_with_a_number_that_is_none_is_not_called_finite(name: str) -> None:
     wrong = dataclasses.replace(_FINDING, **{name: {"a": math.nan} if name == "member_scores" else math.nan})
     content = [

@@ -95,11 +95,11 @@ def study_of(row: Row) -> Study:
 
 
 def _is_finite(result: Result) -> bool:
-    """Whether all that follows from what a model says is a number: what is not makes the sum none."""
+    """Whether all that a model says, and what it is compared with, is a number: what is not makes the sum none."""
     by_name = [item.member_scores for item in result.findings]
     for image in result.source_images:
         by_name += (image.scores, image.logits, *image.member_scores.values())
-    of_findings = sum([item.logit + item.score + (item.probability or 0.0) for item in result.findings])
+    of_findings = sum([item.logit + item.score + (item.probability or 0.0) + (item.operating_point or 0.0) for item in result.findings])
     return math.isfinite(of_findings + sum([sum(said.values()) for said in by_name]))
 
 
