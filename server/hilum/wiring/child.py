@@ -86,12 +86,18 @@ def _settings_of(charge: Charge) -> Settings:
 
 
 def _stop_on_sigterm(stop: threading.Event) -> None:
-    """From a thread: a handler runs in the main thread, which may hold the Event's own lock just then, and would wait for itself."""
+    """From a thread: a handler runs in the main thread, which may hold the Event's own lock just then, and would wait for itself.
+
+    Nor does a handler run before the main thread wakes: it may fall asleep just when the signal comes, and then for hours.
+    """
     reader, writer = os.pipe()
-    signal.signal(signal.SIGTERM, lambda *_: os.write(writer, b"\0"))
+    os.set_blocking(writer, False)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    signal.signal(signal.SIGTERM, lambda *_: None)  # with a handler, its number is written there at once
 
     def await_signal() -> None:
-        os.read(reader, 1)
+        while signal.SIGTERM not in os.read(reader, 64):
+            pass
         stop.set()
 
     threading.Thread(target=await_signal, name="sigterm", daemon=True).start()
