@@ -217,6 +217,17 @@ transfer_library.PATH = pathlib.Path(sys.argv[1])
 library, how = compiled.loaded()
 print(library is None, how)
 """
+SMALL = """
+import socket
+made = socket.socketpair
+def pair():
+    ours, peer = made()
+    peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 << 10)
+    return ours, peer
+socket.socketpair = pair
+from hilum.receive import compiled
+print(compiled.loaded()[1])
+"""
 NOWHERE = """
 import pathlib
 from hilum.receive import compiled, transfer_library
@@ -264,6 +275,13 @@ def test_a_library_that_is_not_ours_or_wrong_is_not_used(before, after, said, tm
 @needs_compiler
 def test_other_processors_take_the_plain_digests(tmp_path):
     assert said_of(tmp_path, "#define PLAIN\n" + TRANSFER.read_text()) == "False by compiled code (transfer.so)\n"
+
+
+@has_library
+def test_a_host_whose_sockets_hold_little_has_it_too():
+    """net.core.wmem_default of 64 KB: a self-test that sends before it reads would never end, and no listener begin."""
+    said = subprocess.run([sys.executable, "-c", SMALL], capture_output=True, text=True, check=True, timeout=60)
+    assert said.stdout == "by compiled code (transfer.so)\n"
 
 
 def test_people_are_told_that_it_is_missing(tmp_path):

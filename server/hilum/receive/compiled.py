@@ -6,8 +6,10 @@ Where the library is missing, or does not do with known bytes what Python does, 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import threading
 from functools import cache
 from typing import Final
 
@@ -72,14 +74,21 @@ def _problem(library: Library, *, direct_io: bool) -> str:
 def _transferred(library: Library, digests: CompiledDigests, content: bytes, *, direct_io: bool) -> tuple[bytes, bool]:
     """What is written of it, when all but its first fragment comes as PDUs over a socket, and whether the end was seen."""
     ours, peer = socket.socketpair()
-    with open(os.memfd_create("hilum"), "w+b", buffering=0) as file, ours, peer:  # noqa: PTH123 - a descriptor
+    with open(os.memfd_create("hilum"), "w+b", buffering=0) as file, ours:  # noqa: PTH123 - a descriptor
         file.write(content[:_FRAGMENT_BYTES])
         starts = range(_FRAGMENT_BYTES, len(content) - _LAST_BYTES, _FRAGMENT_BYTES)
         equal = b"".join(_BEGINNING + content[start : start + _FRAGMENT_BYTES] for start in starts)
-        peer.sendall(equal[len(_BEGINNING) :] + pdu.beginning(_LAST_BYTES + 2, 1, pdu.IS_LAST) + content[-_LAST_BYTES:] + pdu.RELEASE)
+        sent = equal[len(_BEGINNING) :] + pdu.beginning(_LAST_BYTES + 2, 1, pdu.IS_LAST) + content[-_LAST_BYTES:] + pdu.RELEASE
+        # Not here: where a socket holds less (net.core.wmem_default), nobody would read what it waits for.
+        threading.Thread(target=_send, args=(peer, sent), daemon=True).start()
         unread = Unread(ours.fileno(), bytearray(_BUFFER_BYTES), 0, 0, _FRAGMENT_BYTES, is_last=False, beginning=_BEGINNING)
         outlet = Outlet(file.fileno(), _FRAGMENT_BYTES, b"", 0, Writing(0, _ALIGNED_BYTES, direct_io))
         library.transfer(unread, _FRAGMENT_BYTES, len(content), outlet, digests)
         if unread.problem is not None:
             raise unread.problem
         return os.pread(file.fileno(), outlet.size_bytes + 1, 0) + outlet.end, unread.is_last
+
+
+def _send(peer: socket.socket, content: bytes) -> None:
+    with peer, contextlib.suppress(OSError):  # a library that reads less has been found out
+        peer.sendall(content)
