@@ -90,6 +90,24 @@ _REASON_MEANING: Mapping[Reason, str] = {
 }
 
 
+class Channel(StrEnum):
+    """The way in by which a verb was asked for."""
+
+    CLI = "cli"
+    REST = "rest"
+    PAGE = "page"
+    DICOM = "dicom"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks for a verb: the name that was authenticated, the way in, and the address it came from (empty: this host)."""
+
+    name: str
+    channel: Channel
+    address: str = ""
+
+
 class WorkState(StrEnum):
     """The two states that every stage's table shares; all other states are terminal."""
 
