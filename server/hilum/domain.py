@@ -230,6 +230,16 @@ class ConflictState(StrEnum):
     DISCARDED = "discarded"
 
 
+class ConflictKind(StrEnum):
+    """How an object differs from the image that is in use under its SOP Instance UID.
+
+    HEADER: the same pixels with another header, from a sender that may not correct the image.
+    """
+
+    PIXELS = "pixels"
+    HEADER = "header"
+
+
 class Outcome(StrEnum):
     """How a study ended for one release."""
 
@@ -721,13 +731,17 @@ class AssociationRecord:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """An image that shall take no part in results. `note_uid` None: a person said so, not a rejection note."""
+    """An image that shall take no part in results. `note_uid` None: a person said so, not a rejection note.
+
+    `holds_for_all`: it holds for an image of any sender; else only for one that `calling_ae_title` has sent.
+    """
 
     sop_instance_uid: str
     study_instance_uid: str
     reason: RemovalReason
     note_uid: str | None = None
     calling_ae_title: str = ""
+    holds_for_all: bool = False
 
 
 Job = ReadingJob | StudyJob | ComparisonJob | ReportJob | DeliveryJob | CommitmentJob

@@ -79,6 +79,26 @@ def _network(value: str) -> str:
 
 
 Network = Annotated[str, AfterValidator(_network)]
+FINGERPRINT = "sha256:"
+
+
+def certificate_name(value: str) -> str:
+    """As names of certificates compare: fingerprints without colons, host names in whatever case (RFC 5280 7.2); a URI as it is."""
+    if value.casefold().startswith(FINGERPRINT):
+        return FINGERPRINT + value[len(FINGERPRINT) :].replace(":", "").lower()
+    return value if "://" in value or value.startswith("urn:") else value.casefold()
+
+
+def _certificate_name(value: str) -> str:
+    name = certificate_name(value)
+    if not name.strip():
+        raise ValueError("a name of a certificate must not be blank")
+    if name.startswith(FINGERPRINT) and not re.fullmatch("[0-9a-f]{64}", name.removeprefix(FINGERPRINT)):
+        raise ValueError("no SHA-256 fingerprint: it is sha256: and 64 hexadecimal digits (openssl x509 -noout -fingerprint -sha256)")
+    return name
+
+
+CertificateName = Annotated[str, AfterValidator(_certificate_name)]
 
 
 def _require_path(value: Path) -> None:
@@ -235,6 +255,11 @@ class Receive(_Section):
     tls_client_ca_file: Path | None = Field(
         None, description="PEM file of the authority that must have signed the sender's certificate; none: senders show no certificate."
     )
+    tls_crl_file: Path | None = Field(
+        None,
+        description="PEM file of that authority's certificate revocation list, and of each other one's that signs certificates of senders. "
+        "A new one is used without restart; one that has expired lets nobody in.",
+    )
 
     @model_validator(mode="after")
     def _tls_is_whole(self) -> Receive:
@@ -243,6 +268,8 @@ class Receive(_Section):
             raise ValueError("tls_port needs tls_certificate_file and tls_key_file")
         if not self.tls_port and any((*files, self.tls_client_ca_file)):
             raise ValueError("tls_certificate_file, tls_key_file and tls_client_ca_file need tls_port")
+        if self.tls_crl_file and not self.tls_client_ca_file:
+            raise ValueError("tls_crl_file needs tls_client_ca_file: senders show no certificate without it")
         if not self.tls_port and not self.plain:
             raise ValueError("plain = false needs tls_port: no port would be open")
         return self
@@ -545,6 +572,11 @@ class Sender(_Section):
     peers: tuple[Network, ...] = Field(
         (), description="Addresses that may use this AE Title, instead of receive.peers; others are rejected (1,1,1)."
     )
+    certificate_names: tuple[CertificateName, ...] = Field(
+        (),
+        description="The AE Title is rejected (1,1,3) unless its certificate holds one of these: the subject's CN, a SAN dNSName or URI, "
+        "or `sha256:` and the certificate's fingerprint. Needs receive.tls_client_ca_file; empty: any, and none.",
+    )
     called_ae_titles: tuple[AeTitle, ...] = Field(
         (), description="Those of receive.ae_titles that it may call; another is rejected (1,1,7); empty: all."
     )
@@ -557,6 +589,16 @@ class Sender(_Section):
     sop_classes: tuple[SopClass, ...] = Field((), description="SOP Classes of images that it may send, instead of receive.sop_classes.")
     transfer_syntaxes: tuple[TransferSyntax, ...] = Field(
         (), description="Transfer Syntaxes of its images, in order of preference, instead of receive.transfer_syntaxes."
+    )
+    may_reject: bool | None = Field(
+        None,
+        description="Whether its rejection notes (IHE IOCM) count: true: for images of every sender, as those of an archive; "
+        "false: never; none: for images that it has sent itself.",
+    )
+    may_correct: bool | None = Field(
+        None,
+        description="Whether the same pixels with another header correct an image: true: of every sender, as an archive does it; "
+        "false: of none; none: of images that it has sent itself. What does not count is a conflict, which a person decides.",
     )
     quiet_seconds: float | None = Field(None, ge=0, le=86400, description="Quiet period of its studies.")
     maximum_wait_seconds: float | None = Field(
@@ -749,6 +791,8 @@ class Settings(_Section):
             wrong = [called for called in sender.called_ae_titles if called not in known]
             problems += [f"{title}: called_ae_titles: {called!r} is not in receive.ae_titles{_nearest(called, known)}" for called in wrong]
             problems += _unknown_destinations(title, sender.destinations, info)
+            if sender.certificate_names and "receive" in info.data and not info.data["receive"].tls_client_ca_file:
+                problems.append(f"{title}: certificate_names needs receive.tls_client_ca_file: senders show no certificate without it")
         if problems:
             raise ValueError("; ".join(problems))
         return value
@@ -773,9 +817,13 @@ class Settings(_Section):
         _require_called(value.called_ae_title, info)
         return value
 
+    def sender(self, calling_ae_title: str) -> Sender:
+        """What is different for this AE Title."""
+        return self.senders.get(calling_ae_title.strip(), _ANY_SENDER)
+
     def handling_of(self, calling_ae_title: str, called_ae_title: str) -> Handling:
         """Of studies whose first image came from the one to the other: as the sender's section says, else the route, else as for all."""
-        sender, route = self.senders.get(calling_ae_title.strip(), _ANY_SENDER), self.routes.get(called_ae_title, _NO_ROUTE)
+        sender, route = self.sender(calling_ae_title), self.routes.get(called_ae_title, _NO_ROUTE)
         return Handling(
             lane=sender.lane or route.lane,
             releases=tuple(dict.fromkeys(sender.releases or route.releases or self.models.releases)),  # each reads an image once

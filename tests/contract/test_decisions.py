@@ -42,7 +42,7 @@ def conflicted(site: Site, **content: object) -> int:
 
 
 def note(*uids: str, study: str = "1.2.3", reason: RemovalReason = RemovalReason.QUALITY) -> list[Rejection]:
-    return [Rejection(uid, study, reason, "1.2.9", "PACS") for uid in uids]
+    return [Rejection(uid, study, reason, "1.2.9", "PACS", holds_for_all=True) for uid in uids]
 
 
 def test_kept_out_the_file_stays_in_quarantine_and_the_image_as_it_was(site: Site) -> None:

@@ -88,7 +88,7 @@ def hilum(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_the_commands(site: Site, tmp_path: Path) -> None:
     listed = hilum(tmp_path, "conflicts", "list")
-    assert listed.stdout.split()[:4] == ["1", "held", "1.2.3.1", "MODALITY"]
+    assert listed.stdout.split()[:5] == ["1", "held", "pixels", "1.2.3.1", "MODALITY"]
     assert listed.stdout.split()[-1] == "1.2.3"
     replaced = hilum(tmp_path, "conflicts", "replace", "1")
     said = json.loads(replaced.stdout)

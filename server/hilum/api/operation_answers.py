@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from hilum.api.fields import UID_PATTERN, Answer, Moment
 from hilum.api.study_answers import CodeAnswer, LaneName
-from hilum.domain import CommitmentState, ConflictState, Outcome, RemovalReason
+from hilum.domain import CommitmentState, ConflictKind, ConflictState, Outcome, RemovalReason
 from hilum.store.requeueing import reasons
 
 Stage = Literal["analyse", "assemble", "compare", "report", "deliver", "commit"]
@@ -50,6 +50,7 @@ class ConflictAnswer(Answer):
     digest: str
     received_at: Moment
     calling_ae_title: str
+    kind: ConflictKind = Field(description="header: the same pixels, from a sender that may not correct the image.")
     state: ConflictState = Field(description="held: nobody has decided yet.")
     resolved_at: Moment | None = Field(description="When a person decided.")
 

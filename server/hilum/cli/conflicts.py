@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hilum.store.decisions import Decisions
 
 
-_LISTED = ("id", "state", "sop_instance_uid", "calling_ae_title", "size_bytes", "path", "study_instance_uid")
+_LISTED = ("id", "state", "kind", "sop_instance_uid", "calling_ae_title", "size_bytes", "path", "study_instance_uid")
 
 
 def _row_id(value: int) -> int:
@@ -42,7 +42,8 @@ def list_conflicts(
 ) -> None:
     """List the conflicts that nobody has decided yet, newest first, one a line.
 
-    Number, state, SOP Instance UID, sender, size, file, and the Study Instance UID of the image in use (-: there is none any more).
+    Number, state, kind (pixels, header), SOP Instance UID, sender, size, file, and the Study Instance UID of the image in use
+    (-: there is none any more).
     """
     settings = migrated_settings(config)
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger

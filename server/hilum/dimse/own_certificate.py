@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import base64
 import errno
+import math
 import re
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -14,9 +15,11 @@ from typing import Final
 CERTIFICATE_HAS_EXPIRED: Final = 10
 """X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL: `ssl.SSLCertVerificationError.verify_code`, of the certificate or of one that signed it."""
 # The words that OpenSSL takes (PEM_read_bio_X509_AUX); what it may add behind a trusted one is not looked at.
+_PEM_CRL: Final = re.compile("-----BEGIN X509 CRL-----([^-]*)-----END ")
 _PEM: Final = re.compile("-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----([^-]*)-----END ")
 _NO_PEM: Final = "holds no certificate in PEM"
-_VERSION, _UTC_TIME = 0xA0, 0x17  # DER tags
+_NO_PEM_CRL: Final = "holds no certificate revocation list in PEM"
+_VERSION, _INTEGER, _UTC_TIME, _GENERALIZED_TIME = 0xA0, 0x02, 0x17, 0x18  # DER tags
 
 
 def load_own_certificate(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
@@ -38,16 +41,38 @@ def all_expire_at(authorities: Path) -> list[float]:
     return list(_ends(authorities))
 
 
+def crls_expire_at(file: Path) -> list[float]:
+    """Seconds since the epoch: nextUpdate of each certificate revocation list of a PEM file, at least one; infinite where it has none.
+
+    Raises OSError, also where one is unreadable.
+    """
+    return list(_read(file, _PEM_CRL, _next_update, _NO_PEM_CRL))
+
+
 def _ends(file: Path) -> Iterator[float]:
-    found = _PEM.finditer(file.read_text(encoding="ascii", errors="replace"))
+    return _read(file, _PEM, _not_after, _NO_PEM)
+
+
+def _read(file: Path, pem: re.Pattern[str], moment_of: Callable[[bytes], float], problem: str) -> Iterator[float]:
+    found = pem.finditer(file.read_text(encoding="ascii", errors="replace"))
     first = next(found, None)
     if first is None:
-        raise OSError(errno.EINVAL, _NO_PEM, str(file))
+        raise OSError(errno.EINVAL, problem, str(file))
     for each in (first, *found):
         try:
-            yield _not_after(base64.b64decode(each[1]))
+            yield moment_of(base64.b64decode(each[1]))
         except (ValueError, IndexError) as error:
-            raise OSError(errno.EINVAL, _NO_PEM, str(file)) from error
+            raise OSError(errno.EINVAL, problem, str(file)) from error
+
+
+def _next_update(der: bytes) -> float:
+    """RFC 5280 5.1: it is optional, and an INTEGER comes first where the list has a version."""
+    _, at, _ = _element(der, _element(der, 0)[1])  # into CertificateList, into TBSCertList
+    if der[at] == _INTEGER:
+        at = _element(der, at)[2]
+    for _ in ("signature", "issuer", "thisUpdate"):
+        at = _element(der, at)[2]
+    return _moment(der, at) if der[at] in (_UTC_TIME, _GENERALIZED_TIME) else math.inf
 
 
 def _not_after(der: bytes) -> float:

@@ -30,7 +30,7 @@ from hilum.receive.storage import Storage
 from hilum.receive.streamed_association import StreamedAssociation
 from hilum.receive.streamed_storage import StreamedStorage
 from hilum.receive.streaming.protocol import Reason
-from hilum.receive.tls import shut_down
+from hilum.receive.tls import certificate_names, shut_down
 
 _log = telemetry.logger("receive")
 
@@ -82,7 +82,8 @@ class Acceptor:
         called, calling = str(request.called_ae_title), str(request.calling_ae_title)
         account.called_ae_title, account.calling_ae_title = printable(called), printable(calling)
         self._terms = self._door.policy.terms(calling)
-        if (rejection := self._door.admit(self, called, calling, account.peer_address)) is not None:
+        names = certificate_names(self._socket)
+        if (rejection := self._door.admit(self, called, calling, account.peer_address, names)) is not None:
             self._reject(rejection)
             return
         contexts = request.presentation_context_definition_list

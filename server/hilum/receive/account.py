@@ -9,6 +9,7 @@ from hilum.domain import AssociationRecord
 from hilum.receive.advice import NotAccepted
 from hilum.receive.policy import Rejection
 from hilum.receive.refusals import Answer
+from hilum.receive.taking import NOTE_NOT_PERMITTED, Taken
 from hilum.receive.terms import STORAGE_SOP_CLASSES
 
 _NOT_DICOM = "It sent something that is not an A-ASSOCIATE-RQ. Check that the sender speaks DICOM to this port, without TLS."
@@ -43,6 +44,7 @@ class Account:
     advice_on_contexts: str | None = None
     stored: int = 0
     own_documents: int = 0
+    has_note_not_permitted: bool = False
     refused: int = 0
     last_refusal: Answer | None = None
     commitment_refusal: Answer | None = None
@@ -99,7 +101,7 @@ class Account:
             return "sop_class_not_accepted" if is_unknown else "transfer_syntax_not_accepted"
         if outcome == "aborted":
             return self.abort_reason or "connection_lost"
-        return None
+        return Taken.NOTE_NOT_PERMITTED.value if self.has_note_not_permitted else None
 
     def _advice(self) -> str | None:
         if self.handshake_advice is not None:
@@ -115,6 +117,8 @@ class Account:
             parts.append(f"{self.refused} {self.requests} refused, the last with {last.label}: {last.comment}.")
         if (asked := self.commitment_refusal) is not None:
             parts.append(f"Storage commitment refused, the last with {asked.label}: {asked.comment}.")
+        if self.has_note_not_permitted:
+            parts.append(f"{NOTE_NOT_PERMITTED}.")
         if self.is_too_slow:
             parts.append(self.slowness_advice)
         return " ".join(part for part in parts if part) or None

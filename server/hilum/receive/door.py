@@ -42,13 +42,15 @@ class Door:
     _admitted: dict[Guest, str] = field(default_factory=dict)  # each with its Calling AE Title
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def admit(self, guest: Guest, called: str, calling: str, peer_address: str = "") -> Rejection | None:
-        """Count this association in, or say why not."""
+    def admit(
+        self, guest: Guest, called: str, calling: str, peer_address: str = "", certificate_names: frozenset[str] = frozenset()
+    ) -> Rejection | None:
+        """Count this association in, or say why not. `certificate_names`: see `Policy.rejection`."""
         full = self.watermarks()  # outside of the lock: it may ask the ledger
         with self._lock, self.seat.held() as elsewhere:
             titles, title = self._open_titles(), calling.strip()
             already = Open(len(titles) + elsewhere.total(), titles.count(title) + elsewhere.of(title))
-            if (rejection := self.policy.rejection(called, calling, peer_address, already) or full) is None:
+            if (rejection := self.policy.rejection(called, calling, peer_address, already, certificate_names) or full) is None:
                 self._admitted[guest] = title
                 self.seat.write([*titles, title])
             return rejection

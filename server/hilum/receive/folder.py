@@ -19,11 +19,14 @@ from hilum.receive.policy import Rejection
 from hilum.receive.reception import Reception
 from hilum.receive.refusals import OutOfResources, Refusal, TooLarge
 from hilum.receive.store_command import StoreCommand
-from hilum.receive.taking import Taken
+from hilum.receive.taking import NOTE_NOT_PERMITTED, Taken
 
 _CHUNK_BYTES = 1 << 20
 _PREFIX = slice(128, 132)
-IN_CONFLICT: Final = "other pixels under a known SOP Instance UID; they lie in quarantine until a person decides (`hilum conflicts list`)"
+IN_CONFLICT: Final = (
+    "other pixels under a known SOP Instance UID, or a header that its sender may not correct; "
+    "it lies in quarantine until a person decides (`hilum conflicts list`)"
+)
 
 
 class Fate(StrEnum):
@@ -35,7 +38,7 @@ class Fate(StrEnum):
     REFUSED = "refused"
     SKIPPED = "skipped"  # no DICOM object
     FAILED = "failed"  # it cannot be read
-    CONFLICT = "conflict"  # other pixels under a known SOP Instance UID, in quarantine, and no person has decided yet
+    CONFLICT = "conflict"  # see IN_CONFLICT; no person has decided yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ class FolderIntake:
             for chunk in _chunks(stream):
                 arriving.write([memoryview(chunk)])
             taken = arriving.commit()
+        if taken is Taken.NOTE_NOT_PERMITTED:
+            return Fate.REFUSED, NOTE_NOT_PERMITTED
         return (Fate.DISCARDED, "a report of ours") if taken is Taken.OWN_DOCUMENT else (Fate.STORED, "")
 
     def _known(self, uid: str, stream: BinaryIO) -> tuple[Fate, str] | None:

@@ -49,6 +49,11 @@ _CLOSED = frozenset({errno.EACCES, errno.EPERM})  # the same, of a file that ano
 File = Path | str
 """Text for what comes in (see `Archive.place`), a Path for what a scan has found."""
 _NOTHING: Mapping[File, Instance] = MappingProxyType({})
+_CONFLICT_ADVICE = {
+    RecordOutcome.CONFLICT: "other pixels under a known SOP Instance UID; the first ones stay in use",
+    RecordOutcome.HEADER_CONFLICT: "another header from a sender that may not correct this image; the first one stays in use: "
+    "decide with `hilum conflicts`, or set may_correct in the sender's section of senders",
+}
 _BACKOFF_SECONDS, _MAXIMUM_BACKOFF_SECONDS = 0.25, 5.0
 
 
@@ -144,12 +149,12 @@ def _name(file: File) -> str:
 
 def _settle(file: File, outcome: RecordOutcome, archive: Archive, *, is_placed: bool) -> None:
     """What follows for the file. One that cannot be moved is still found by readers, and the scan at start tries again."""
-    if outcome is RecordOutcome.CONFLICT:
-        _log.warning("conflict", file=_name(file), advice="other pixels under a known SOP Instance UID; the first ones stay in use")
+    if outcome.is_conflict:
+        _log.warning(outcome.value, file=_name(file), advice=_CONFLICT_ADVICE[outcome])
     try:
         if outcome is RecordOutcome.DUPLICATE:
             archive.discard(file)
-        elif outcome is RecordOutcome.CONFLICT:
+        elif outcome.is_conflict:
             archive.quarantine(file)
         else:
             archive.settle(file, is_placed=is_placed)

@@ -47,13 +47,24 @@ class Policy:
         """What holds for this sender."""
         return self._terms.of(calling_ae_title)
 
-    def rejection(self, called: str, calling: str, peer_address: str = "", already: Open | None = None) -> Rejection | None:
-        """Why this association must not be, or None. AE Titles compare without surrounding spaces (PS3.5 6.2, VR AE)."""
+    def rejection(
+        self,
+        called: str,
+        calling: str,
+        peer_address: str = "",
+        already: Open | None = None,
+        certificate_names: frozenset[str] = frozenset(),
+    ) -> Rejection | None:
+        """Why this association must not be, or None. AE Titles compare without surrounding spaces (PS3.5 6.2, VR AE).
+
+        `certificate_names`: those of the certificate that the peer has shown (`tls.certificate_names`).
+        """
         terms = self.terms(calling)
         return (
             _stranger(peer_address, terms)
             or _wrong_called(called, terms)
             or self._wrong_calling(calling)
+            or _wrong_certificate(certificate_names, terms)
             or self._one_too_many(already or Open(), terms)
         )
 
@@ -88,6 +99,18 @@ def _stranger(peer_address: str, terms: Terms) -> Rejection | None:
         return None
     advice = f"This address is not in {terms.key('peers')}: send from one that is, or add it there."
     return Rejection(1, 1, 1, "peer_address_not_allowed", advice)
+
+
+def _wrong_certificate(names: frozenset[str], terms: Terms) -> Rejection | None:
+    """PS3.8 Table 9-21 knows no certificates either: the Calling AE Title is not this peer's to use."""
+    if not terms.certificate_names or terms.certificate_names & names:
+        return None
+    advice = (
+        f"Its certificate holds none of {terms.key('certificate_names')}: correct the Calling AE Title, or add a name of the certificate."
+        if names
+        else f"It showed no certificate, and {terms.key('certificate_names')} asks for one: send to receive.tls_port."
+    )
+    return Rejection(1, 1, 3, "certificate_not_of_ae_title", advice)
 
 
 def _wrong_called(called: str, terms: Terms) -> Rejection | None:

@@ -9,6 +9,7 @@ from pydicom import uid
 from sqlalchemy.exc import SQLAlchemyError
 
 from hilum import telemetry
+from hilum.domain import Rejection
 from hilum.receive import arriving
 from hilum.receive.advice import advise_on_object
 from hilum.receive.arriving import Arriving
@@ -55,7 +56,7 @@ class Reception:
         sop_class = command.meta.sop_class_uid
         if sop_class == KEY_OBJECT_SELECTION:
             self._intake.require_room(0)
-            return _Note(command.meta, self._ledger)
+            return _Note(command.meta, self._ledger, self._policy.terms(command.meta.calling_ae_title).may_reject)
         if sop_class in REPORT_SOP_CLASSES:
             if self._is_ours(header):
                 return _OwnDocument()
@@ -92,10 +93,13 @@ class _OwnDocument(PiecesOnly):
 
 
 class _Note(PiecesOnly):
-    """A rejection note. Its effect is rows, which are durable when the ledger has committed them; its bytes are not kept."""
+    """A rejection note. Its effect is rows, which are durable when the ledger has committed them; its bytes are not kept.
 
-    def __init__(self, meta: FileMeta, ledger: Ledger) -> None:
-        self._meta, self._ledger = meta, ledger
+    A note from a sender that may not reject is acknowledged as well: a failure would let routers send it again for ever.
+    """
+
+    def __init__(self, meta: FileMeta, ledger: Ledger, may_reject: bool | None) -> None:
+        self._meta, self._ledger, self._may_reject = meta, ledger, may_reject
         self._data_set = bytearray()
 
     def write(self, pieces: Sequence[memoryview]) -> None:
@@ -107,14 +111,23 @@ class _Note(PiecesOnly):
 
     def commit(self) -> Taken:
         """Raises Refusal."""
-        rejections = read_note(self._meta, self._data_set)
+        rejections = read_note(self._meta, self._data_set, holds_for_all=self._may_reject is True)
         try:
-            count = self._ledger.reject(rejections)
+            removed, of_others = self._reject(rejections)
         except SQLAlchemyError:
             raise OutOfResources("The ledger is not available; send again later") from None
-        _log.info("rejection_note", reason=rejections[0].reason.value, named=len(rejections), removed=count)
-        telemetry.INSTANCES_RECEIVED.labels(outcome=Taken.REJECTION_NOTE.value).inc()
-        return Taken.REJECTION_NOTE
+        _log.info("rejection_note", reason=rejections[0].reason.value, named=len(rejections), removed=removed)
+        taken = Taken.NOTE_NOT_PERMITTED if of_others else Taken.REJECTION_NOTE
+        if of_others:
+            _log.warning(taken.value, named=len(rejections), kept=of_others, advice="GET /api/v1/associations names the sender")
+        telemetry.INSTANCES_RECEIVED.labels(outcome=taken.value).inc()
+        return taken
+
+    def _reject(self, rejections: Sequence[Rejection]) -> tuple[int, int]:
+        """How many images it takes out of results, and how many stay because the sender may not reject them."""
+        if self._may_reject is False:
+            return 0, len(rejections)
+        return self._ledger.reject(rejections), self._ledger.count_of_others(rejections)
 
     def close(self) -> None:
         """There is nothing."""

@@ -41,17 +41,20 @@ _UNREADABLE: Final = (
 )
 
 
-def read_note(meta: FileMeta, data_set: bytes | bytearray) -> list[Rejection]:
-    """The images that a note rejects, at least one. Raises NotForUs for key objects of other titles, CannotUnderstand."""
+def read_note(meta: FileMeta, data_set: bytes | bytearray, *, holds_for_all: bool = False) -> list[Rejection]:
+    """The images that a note rejects, at least one; `holds_for_all`: see Rejection.
+
+    Raises NotForUs for key objects of other titles, CannotUnderstand.
+    """
     encoding = encoding_of(meta.transfer_syntax_uid)
     try:
         note = read_dataset(BytesIO(data_set), encoding.is_implicit, encoding.byte_order == "<")
-        return _rejections(note, meta)
+        return _rejections(note, meta, holds_for_all=holds_for_all)
     except _UNREADABLE:
         raise CannotUnderstand("The Key Object Selection document cannot be read") from None
 
 
-def _rejections(note: Dataset, meta: FileMeta) -> list[Rejection]:
+def _rejections(note: Dataset, meta: FileMeta, *, holds_for_all: bool) -> list[Rejection]:
     reason = _reason(note)
     studies = dict(_studies(note))
     own_study = str(note.StudyInstanceUID)
@@ -60,9 +63,8 @@ def _rejections(note: Dataset, meta: FileMeta) -> list[Rejection]:
         raise CannotUnderstand("The rejection note names no instance")
     if len(named) > _MAXIMUM_REFERENCES or not all(is_uid(uid) for uid in (*named, *studies.values())):
         raise CannotUnderstand("The rejection note names too many instances, or a bad UID")
-    return [
-        Rejection(uid, studies.get(uid, own_study), reason, meta.sop_instance_uid, meta.calling_ae_title) for uid in dict.fromkeys(named)
-    ]
+    said = (reason, meta.sop_instance_uid, meta.calling_ae_title, holds_for_all)
+    return [Rejection(uid, studies.get(uid, own_study), *said) for uid in dict.fromkeys(named)]
 
 
 def _reason(note: Dataset) -> RemovalReason:

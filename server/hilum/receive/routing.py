@@ -22,21 +22,22 @@ def arrivals_of(
     for instance in instances:
         deciding.setdefault(instance.study_instance_uid, _titles(instance))
     handling_of = functools.cache(settings.handling_of)  # a batch comes from few senders
-    return [_arrival(instance, handling_of(*deciding[instance.study_instance_uid])) for instance in instances]
+    return [_arrival(instance, handling_of(*deciding[instance.study_instance_uid]), settings) for instance in instances]
 
 
 def arrival_of(instance: Instance, settings: Settings) -> Arrival:
     """One instance, as the first of its study."""
-    return _arrival(instance, settings.handling_of(*_titles(instance)))
+    return _arrival(instance, settings.handling_of(*_titles(instance)), settings)
 
 
-def _arrival(instance: Instance, handling: Handling) -> Arrival:
+def _arrival(instance: Instance, handling: Handling, settings: Settings) -> Arrival:
     return Arrival(
         instance=instance,
         lane=Lane[handling.lane.upper()],
         releases=handling.releases,
         quiet_seconds=handling.quiet_seconds,
         maximum_wait_seconds=handling.maximum_wait_seconds,
+        may_correct=settings.sender(instance.calling_ae_title).may_correct,  # not that of the study: this one brings the header
     )
 
 

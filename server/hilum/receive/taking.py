@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
 from hilum.receive.streaming.provider import Unread
+
+NOTE_NOT_PERMITTED: Final = (
+    "A rejection note names images of other senders, which stay in use: set may_reject = true in this sender's section of senders, "
+    "or take them out with `hilum images reject`"
+)
 
 
 class Taken(StrEnum):
@@ -15,6 +20,7 @@ class Taken(StrEnum):
     IMAGE = "image"
     OWN_DOCUMENT = "own_document"
     REJECTION_NOTE = "rejection_note"
+    NOTE_NOT_PERMITTED = "rejection_note_not_permitted"  # it names images of other senders, which stay in use
 
 
 class Taker(Protocol):

@@ -36,7 +36,8 @@ class Terms:
     """What one Calling AE Title may do, and which settings say so.
 
     `peers`: empty is any. `maximum_associations`: None is no limit of its own. `accepted`: by SOP Class the Transfer Syntaxes, both as
-    UIDs, in order of preference.
+    UIDs, in order of preference. `may_reject`: as in the settings. `certificate_names`: one of them must be in its certificate;
+    empty: it needs none.
     """
 
     section: str
@@ -47,6 +48,8 @@ class Terms:
     sop_classes: tuple[str, ...]
     transfer_syntaxes: tuple[str, ...]
     accepted: Mapping[str, tuple[str, ...]]
+    may_reject: bool | None
+    certificate_names: frozenset[str]
 
     def key(self, name: str) -> str:
         """The setting that somebody has to change."""
@@ -81,6 +84,8 @@ def _terms(section: str, sender: Sender, receive: Receive) -> Terms:
         sop_classes=classes,
         transfer_syntaxes=syntaxes,
         accepted={**dict.fromkeys(classes, syntaxes), **_NOT_IMAGES},
+        may_reject=sender.may_reject,
+        certificate_names=frozenset(sender.certificate_names),
     )
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import socket
 import ssl
 import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from hilum import telemetry
-from hilum.dimse.own_certificate import CERTIFICATE_HAS_EXPIRED, expires_at, load_own_certificate
+from hilum.dimse.own_certificate import CERTIFICATE_HAS_EXPIRED, crls_expire_at, expires_at, load_own_certificate
 from hilum.errors import ConfigurationError
 from hilum.moments import iso
-from hilum.settings import Receive
+from hilum.settings import FINGERPRINT, Receive, certificate_name
 
 _log = telemetry.logger("receive")
 
@@ -35,6 +37,17 @@ _ADVICE = {
     "ALERT": "It refused our certificate or our terms ({}): let the sender trust the authority of our certificate.",
 }
 _ELSE = "The TLS handshake failed ({}): TLS 1.2 or newer, with forward secrecy, is needed."
+
+
+# X509_V_ERR_... of OpenSSL, `ssl.SSLCertVerificationError.verify_code`, and what is to be done.
+_NO_CRL, _CRL_NOT_YET_VALID, _CRL_HAS_EXPIRED, _REVOKED = 3, 11, 12, 23
+_VERIFY_ADVICE = {
+    CERTIFICATE_HAS_EXPIRED: "renew it at the sender, or that of who signed it",
+    _REVOKED: "its authority has revoked it: give the sender a new one",
+    _NO_CRL: "receive.tls_crl_file has no list of the authority that signed it: add that list",
+    _CRL_NOT_YET_VALID: "the list in receive.tls_crl_file is of the future: correct this host's clock",
+    _CRL_HAS_EXPIRED: "the list in receive.tls_crl_file has expired, so nobody gets in: put the authority's new list there",
+}
 
 
 class HandshakeFailed(Exception):
@@ -61,11 +74,12 @@ class ServerTls:
         assert settings.tls_certificate_file is not None
         assert settings.tls_key_file is not None
         self._certificate, self._key, self._authority = settings.tls_certificate_file, settings.tls_key_file, settings.tls_client_ca_file
+        self._crl = settings.tls_crl_file
         self._lock = threading.Lock()
         try:
             self._loaded = self._load()
         except OSError as error:
-            problem = f"receive.tls_certificate_file, tls_key_file, tls_client_ca_file: {_why_unusable(error)}"
+            problem = f"receive.tls_certificate_file, tls_key_file, tls_client_ca_file, tls_crl_file: {_why_unusable(error)}"
             raise ConfigurationError([f"{problem}; give PEM files that belong together and that this user may read."]) from error
 
     def context(self) -> ssl.SSLContext:
@@ -96,10 +110,14 @@ class ServerTls:
         if self._authority is not None:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(self._authority)
+        if self._crl is not None:
+            crls_expire_at(self._crl)  # OpenSSL takes a file without one, and then refuses every certificate
+            context.load_verify_locations(self._crl)
+            context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
         return _Loaded(context, stamps)
 
     def _stamps(self) -> tuple[tuple[int, int], ...]:
-        return tuple(_stamp(file) for file in (self._certificate, self._key, self._authority) if file is not None)
+        return tuple(_stamp(file) for file in (self._certificate, self._key, self._authority, self._crl) if file is not None)
 
 
 def _stamp(file: Path) -> tuple[int, int]:
@@ -116,6 +134,23 @@ def shake_hands(plain: socket.socket, context: ssl.SSLContext, seconds: float) -
     except OSError as error:
         plain.close()
         raise HandshakeFailed(_advice(error)) from error
+
+
+def certificate_names(sock: socket.socket | None) -> frozenset[str]:
+    """What names the certificate that a peer has shown; empty: it has shown none. As `Sender.certificate_names` says them.
+
+    Common Names of the subject, SAN dNSName and uniformResourceIdentifier (RFC 5280 4.2.1.6), and `sha256:` with its fingerprint.
+    """
+    shown = sock.getpeercert(binary_form=True) if isinstance(sock, ssl.SSLSocket) else None
+    if not shown:
+        return frozenset()
+    assert isinstance(sock, ssl.SSLSocket)
+    read: dict[str, Any] = sock.getpeercert() or {}
+    names = [value for kind, value in read.get("subjectAltName", ()) if kind in ("DNS", "URI")]
+    names += [value for part in read.get("subject", ()) for kind, value in part if kind == "commonName"]
+    said = (certificate_name(name) for name in names)
+    # A name that an authority has signed must not pass for the fingerprint of another certificate.
+    return frozenset(name for name in said if not name.startswith(FINGERPRINT)) | {FINGERPRINT + hashlib.sha256(shown).hexdigest()}
 
 
 def shut_down(sock: socket.socket, how: int) -> None:
@@ -136,9 +171,8 @@ def _advice(error: OSError) -> str | None:
     if isinstance(error, TimeoutError):
         return "It did not finish the TLS handshake in time. Does the sender speak TLS to this port?"
     if isinstance(error, ssl.SSLCertVerificationError):
-        if error.verify_code == CERTIFICATE_HAS_EXPIRED:
-            return f"Its certificate is not accepted ({error.verify_message}): renew it at the sender, or that of who signed it."
-        return f"Its certificate is not accepted ({error.verify_message}): have it signed by the authority of receive.tls_client_ca_file."
+        advice = _VERIFY_ADVICE.get(error.verify_code, "have it signed by the authority of receive.tls_client_ca_file")
+        return f"Its certificate is not accepted ({error.verify_message}): {advice}."
     reason = getattr(error, "reason", None) or ""
     advice = next((advice for sign, advice in _ADVICE.items() if sign in reason), _ELSE)
     return advice.format(reason.lower().replace("_", " ") or "no reason given")

@@ -28,8 +28,9 @@ class Verdicts:
         """The same without its time."""
         if taken is Taken.OWN_DOCUMENT:
             self._account.own_documents += 1
-        else:
-            self._account.stored += 1
+            return
+        self._account.stored += 1
+        self._account.has_note_not_permitted |= taken is Taken.NOTE_NOT_PERMITTED
 
     def failed(self, error: Exception) -> Answer:
         """What goes on the wire for whatever went wrong."""

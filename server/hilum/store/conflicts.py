@@ -1,4 +1,6 @@
-"""Other pixels under a known SOP Instance UID (promise 2): what a person decides becomes rows, then moves of files.
+"""Other pixels, or a header that does not count, under a known SOP Instance UID (promise 2).
+
+What a person decides becomes rows, then moves of files.
 
 The rows are committed first and name where the files will lie; readers find a file at either place (`Archive.open`). Until the files
 are there the conflict's row says so (`is_settled`), and whoever comes next moves them: after a crash the scan at start.
@@ -12,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, insert, null, select, update
 
-from hilum.domain import ConflictState, Instance, ReadingState
+from hilum.domain import ConflictKind, ConflictState, Instance, ReadingState
 from hilum.store import codec
 from hilum.store.archive import place_of_quarantined, quarantine_path
 from hilum.store.reopening import reopen
@@ -85,10 +87,10 @@ def _replace(connection: Connection, found: Row[Any], quarantined: Instance | No
     if former is None:
         raise CannotResolve("There is no image with this SOP Instance UID any more; send the file again instead.")
     if former.pixels_removed_at is None:
-        _keep_former(connection, former, now)
+        _keep_former(connection, former, now, found.kind)
     values = codec.instance_values(
         dataclasses.replace(
-            quarantined,
+            _of_its_sender(quarantined, former),
             path=place_of_quarantined(found.path),
             header_revision=former.header_revision + 1,
             received_at=found.received_at,
@@ -101,13 +103,22 @@ def _replace(connection: Connection, found: Row[Any], quarantined: Instance | No
     reopen(connection, {former.study_instance_uid, quarantined.study_instance_uid}, now)
 
 
-def _keep_former(connection: Connection, former: Row[Any], now: float) -> None:
+def _of_its_sender(quarantined: Instance, former: Row[Any]) -> Instance:
+    """The image stays its first sender's where only its header changes; other pixels are another one's."""
+    if quarantined.pixel_digest != former.pixel_digest:
+        return quarantined
+    names = ("calling_ae_title", "called_ae_title", "peer_address")
+    return dataclasses.replace(quarantined, **{name: getattr(former, name) for name in names})
+
+
+def _keep_former(connection: Connection, former: Row[Any], now: float, kind: ConflictKind) -> None:
     """The bytes that were authoritative become the conflict's counterpart in quarantine: kept out, and nothing is lost."""
     values = {
         "path": quarantine_path(former.path),
         "size_bytes": former.size_bytes,
         "received_at": former.received_at,
         "calling_ae_title": former.calling_ae_title,
+        "kind": kind,
         "state": ConflictState.KEPT,
         "resolved_at": now,
         "is_settled": False,

@@ -54,7 +54,8 @@ class Decisions:
             study_uid = connection.execute(query).scalar_one_or_none()
             if study_uid is None:
                 return None
-            rejecting.reject(connection, [Rejection(sop_instance_uid, study_uid, RemovalReason.BY_HAND)], self._clock())
+            by_hand = Rejection(sop_instance_uid, study_uid, RemovalReason.BY_HAND, holds_for_all=True)
+            rejecting.reject(connection, [by_hand], self._clock())
             names = ("sop_instance_uid", "study_instance_uid", "removal_reason")
             found = select(*(instance.c[name] for name in names)).where(instance.c.sop_instance_uid == sop_instance_uid)
             answer = connection.execute(found).one()._asdict()

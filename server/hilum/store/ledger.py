@@ -179,6 +179,11 @@ class Ledger:
         self._doorbell.ring(("assemble",))
         return count
 
+    def count_of_others(self, rejections: Sequence[Rejection]) -> int:
+        """How many of these images stay in results, because another sender has sent them."""
+        with self._reads.begin() as connection:
+            return rejecting.count_of_others(connection, rejections)
+
     def _reject(self, rejections: Sequence[Rejection]) -> int:
         with self._writes.begin() as connection:
             count = rejecting.reject(connection, rejections, self._clock())

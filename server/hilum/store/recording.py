@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, insert, select, update
 
-from hilum.domain import ConflictState, Instance, ReadingState, Reason
+from hilum.domain import ConflictKind, ConflictState, Instance, ReadingState, Reason
 from hilum.store import codec, comparing, expiring, newcomers, rejecting
 from hilum.store.archive import quarantine_path
 from hilum.store.arrival import Arrival
@@ -20,6 +20,8 @@ from hilum.store.schema import conflict, former_header, instance, reading
 
 _SUPERSEDED_SECONDS = 3600.0
 _SAID = ("lease_token", "leased_until", "reason", "detail", "finished_at", "logits", "member_logits", "cam", "view", "timings")
+# An image stays its first sender's, which so may correct and reject it whoever has corrected it meanwhile.
+_LASTING = ("sop_instance_uid", "calling_ae_title", "called_ae_title", "peer_address")
 # Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
 _KNOWN_INSTANCE = select(instance).where(instance.c.sop_instance_uid == bindparam("uid")).with_for_update()
 _FORMER_HEADER = select(former_header.c.digest).where(
@@ -39,7 +41,13 @@ class RecordOutcome(StrEnum):
     DUPLICATE = "duplicate"
     HEADER_REVISION = "header_revision"
     CONFLICT = "conflict"
+    HEADER_CONFLICT = "header_conflict"
     RESTORED = "restored"
+
+    @property
+    def is_conflict(self) -> bool:
+        """Whether its file lies in quarantine until a person decides."""
+        return self in (RecordOutcome.CONFLICT, RecordOutcome.HEADER_CONFLICT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,23 +127,56 @@ def _record_known(connection: Connection, arrival: Arrival, now: float) -> _Know
             return _Known(RecordOutcome.RESTORED, known)
         # Recorded again after a crash, the file is the row's own: it must be settled, not deleted.
         return _Known(RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE)
-    if _is_header_revision(known, new):
-        if arrival.is_left_behind and new.received_at < known.received_at:
-            _remember(connection, known.id, new.digest)  # the last header holds, and this one came before it
-            return _Known(RecordOutcome.DUPLICATE)
-        _revise_header(connection, known, new, now)
-        return _Known(RecordOutcome.HEADER_REVISION, known)
-    return _Known(RecordOutcome.CONFLICT if _keep_conflict(connection, new) else RecordOutcome.DUPLICATE)
+    if _is_other_header(known, new):
+        return _record_header(connection, known, arrival, now)
+    return _record_conflict(connection, new, ConflictKind.PIXELS)
 
 
-def _is_header_revision(known: Row[Any], new: Instance) -> bool:
+def _record_header(connection: Connection, known: Row[Any], arrival: Arrival, now: float) -> _Known:
+    """The same pixels with another header, which is a correction from those alone that may correct the image."""
+    new = arrival.instance
+    if not _may_correct(known, arrival):
+        was_in_use = connection.execute(_FORMER_HEADER, {"instance_id": known.id, "digest": new.digest}).first() is not None
+        return _Known(RecordOutcome.DUPLICATE) if was_in_use else _record_conflict(connection, new, ConflictKind.HEADER)
+    if _is_kept_out(connection, new):
+        return _Known(RecordOutcome.DUPLICATE)
+    if arrival.is_left_behind and new.received_at < known.received_at:
+        _remember(connection, known.id, new.digest)  # the last header holds, and this one came before it
+        return _Known(RecordOutcome.DUPLICATE)
+    _revise_header(connection, known, new, now)
+    return _Known(RecordOutcome.HEADER_REVISION, known)
+
+
+def _may_correct(known: Row[Any], arrival: Arrival) -> bool:
+    is_own = known.calling_ae_title == arrival.instance.calling_ae_title
+    return is_own if arrival.may_correct is None else arrival.may_correct
+
+
+def _is_kept_out(connection: Connection, new: Instance) -> bool:
+    """Whether a person has decided against these very bytes. If nobody has yet, the sender that may correct decides.
+
+    Their file in quarantine is deleted then, as after `discard`.
+    """
+    if (state := connection.execute(select(conflict.c.state).where(_same_conflict(new))).scalar_one_or_none()) == ConflictState.HELD:
+        values = {"state": ConflictState.DISCARDED, "resolved_at": new.received_at, "is_settled": False}
+        connection.execute(update(conflict).where(_same_conflict(new)).values(values))
+    return state in (ConflictState.KEPT, ConflictState.DISCARDED)
+
+
+def _record_conflict(connection: Connection, new: Instance, kind: ConflictKind) -> _Known:
+    held = RecordOutcome.HEADER_CONFLICT if kind is ConflictKind.HEADER else RecordOutcome.CONFLICT
+    return _Known(held if _keep_conflict(connection, new, kind) else RecordOutcome.DUPLICATE)
+
+
+def _is_other_header(known: Row[Any], new: Instance) -> bool:
     """Same pixels in the same study. Another study under the same SOP Instance UID is a conflict, never a silent move."""
     return bool(known.pixel_digest == new.pixel_digest and known.study_instance_uid == new.study_instance_uid)
 
 
 def _revise_header(connection: Connection, known: Row[Any], new: Instance, now: float) -> None:
     values = codec.instance_values(dataclasses.replace(new, header_revision=known.header_revision + 1))
-    del values["sop_instance_uid"]
+    for name in _LASTING:
+        del values[name]
     connection.execute(update(instance).where(instance.c.id == known.id).values(values))
     _remember(connection, known.id, known.digest)
     if known.pixels_removed_at is None and known.path != new.path:
@@ -187,15 +228,19 @@ def _restore_pixels(connection: Connection, known: Row[Any], new: Instance) -> N
     expiring.keep(connection, new.path)
 
 
-def _keep_conflict(connection: Connection, new: Instance) -> bool:
+def _same_conflict(new: Instance) -> ColumnElement[bool]:
+    return and_(conflict.c.sop_instance_uid == new.sop_instance_uid, conflict.c.digest == new.digest)
+
+
+def _keep_conflict(connection: Connection, new: Instance, kind: ConflictKind) -> bool:
     """Whether this file is the one that the conflict's row names; the same bytes sent once more are not.
 
     What a person has discarded, or kept out, stays so however often it is sent.
     """
     held = dataclasses.replace(new, path=quarantine_path(new.path))
-    same = and_(conflict.c.sop_instance_uid == new.sop_instance_uid, conflict.c.digest == new.digest)
-    if (row := connection.execute(select(conflict.c.path, conflict.c.state).where(same)).first()) is not None:
+    if (row := connection.execute(select(conflict.c.path, conflict.c.state).where(_same_conflict(new))).first()) is not None:
         return bool(row.path == held.path and row.state != ConflictState.DISCARDED)
     names = ("sop_instance_uid", "path", "size_bytes", "digest", "received_at", "calling_ae_title")
-    connection.execute(insert(conflict).values({**{name: getattr(held, name) for name in names}, "state": ConflictState.HELD}))
+    values = {"state": ConflictState.HELD, "kind": kind}
+    connection.execute(insert(conflict).values({**{name: getattr(held, name) for name in names}, **values}))
     return True

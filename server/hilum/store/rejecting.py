@@ -1,30 +1,31 @@
 """Images that were rejected after they were made: by a rejection note (IHE Imaging Object Change Management) or by a person.
 
 A rejected image keeps its row, its bytes and its readings. It takes no part in results: its study is assembled again without it.
+A note holds for images that its own sender has sent, unless it holds for all (`Rejection.holds_for_all`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, and_, bindparam, insert, select, text, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, insert, select, text, true, update
 
 from hilum.domain import Instance, ReadingState, Reason, Rejection, RemovalReason
-from hilum.store.prepared import Prepared
+from hilum.store.prepared import Prepared, Row
 from hilum.store.reopening import reopen
 from hilum.store.schema import instance, reading, rejection
 
 _REASONS = Prepared(
-    select(rejection.c.sop_instance_uid, rejection.c.study_instance_uid, rejection.c.reason).where(
-        rejection.c.sop_instance_uid.in_(bindparam("uids", expanding=True))
-    ),
+    select(*(rejection.c[name] for name in ("sop_instance_uid", "study_instance_uid", "reason", "calling_ae_title", "holds_for_all")))
+    .where(rejection.c.sop_instance_uid.in_(bindparam("uids", expanding=True)))
+    .order_by(rejection.c.id.desc()),
     "uids",
 )
 _HOLD = Prepared(text("SELECT pg_advisory_xact_lock(hashtextextended(uid, 0)) FROM unnest(CAST(:uids AS text[])) AS uid"))
 
 
 def reject(connection: Connection, rejections: Sequence[Rejection], now: float) -> int:
-    """How many images this takes out of results; the first word about an image stands. Idempotent.
+    """How many images this takes out of results; the first word that holds for an image stands. Idempotent.
 
     What has not come yet is remembered: a note may be faster than the row of its image.
     """
@@ -49,26 +50,50 @@ def hold(connection: Connection, uids: Iterable[str]) -> None:
 
 def removals_of(connection: Connection, new: Sequence[Instance]) -> dict[str, RemovalReason]:
     """Of images that arrive, those that are out of results from the beginning, by SOP Instance UID, and why."""
-    studies = {item.sop_instance_uid: item.study_instance_uid for item in new}
-    found = _REASONS.all(connection, {"uids": list(studies)})
-    return {row.sop_instance_uid: RemovalReason(row.reason) for row in found if row.study_instance_uid == studies[row.sop_instance_uid]}
+    images = {item.sop_instance_uid: item for item in new}
+    found = _REASONS.all(connection, {"uids": list(images)})  # the first one last
+    return {row.sop_instance_uid: RemovalReason(row.reason) for row in found if _holds(row, images[row.sop_instance_uid])}
+
+
+def _holds(word: Row, image: Instance) -> bool:
+    is_permitted = word.holds_for_all or word.calling_ae_title == image.calling_ae_title
+    return bool(is_permitted and word.study_instance_uid == image.study_instance_uid)
+
+
+def count_of_others(connection: Connection, rejections: Sequence[Rejection]) -> int:
+    """How many of the images stay in results because they are another sender's."""
+    return sum(_is_of_another(connection, item) for item in rejections if not item.holds_for_all)
+
+
+def _is_of_another(connection: Connection, item: Rejection) -> bool:
+    of_another = and_(_named(item), instance.c.is_removed.is_(False), instance.c.calling_ae_title != item.calling_ae_title)
+    return bool(connection.execute(select(func.count()).select_from(instance).where(of_another)).scalar_one())
 
 
 def _reject_one(connection: Connection, item: Rejection, now: float) -> tuple[int, str] | None:
     """The image's row, and the study that has one image fewer now; None: nothing changed, or the image is not there yet."""
     _remember(connection, item, now)
-    # Another study under the same SOP Instance UID is another image, whatever a note says about the first.
-    named = and_(instance.c.sop_instance_uid == item.sop_instance_uid, instance.c.study_instance_uid == item.study_instance_uid)
-    query = update(instance).where(named, instance.c.is_removed.is_(False)).values(is_removed=True, removal_reason=item.reason)
+    permitted = true() if item.holds_for_all else instance.c.calling_ae_title == item.calling_ae_title
+    chosen = and_(_named(item), permitted, instance.c.is_removed.is_(False))
+    query = update(instance).where(chosen).values(is_removed=True, removal_reason=item.reason)
     instance_id = connection.execute(query.returning(instance.c.id)).scalar_one_or_none()
     return None if instance_id is None else (instance_id, item.study_instance_uid)
 
 
+def _named(item: Rejection) -> ColumnElement[bool]:
+    """Another study under the same SOP Instance UID is another image, whatever a note says about the first."""
+    return and_(instance.c.sop_instance_uid == item.sop_instance_uid, instance.c.study_instance_uid == item.study_instance_uid)
+
+
 def _remember(connection: Connection, item: Rejection, now: float) -> None:
-    same = and_(rejection.c.sop_instance_uid == item.sop_instance_uid, rejection.c.study_instance_uid == item.study_instance_uid)
-    if connection.execute(select(rejection.c.id).where(same)).first() is None:
-        values = {name: getattr(item, name) for name in Rejection.__slots__}
+    names = ("sop_instance_uid", "study_instance_uid", "calling_ae_title")
+    same = and_(*(rejection.c[name] == getattr(item, name) for name in names))
+    known = connection.execute(select(rejection.c.id, rejection.c.holds_for_all).where(same)).first()
+    values = {name: getattr(item, name) for name in Rejection.__slots__}
+    if known is None:
         connection.execute(insert(rejection).values(**values, received_at=now))
+    elif item.holds_for_all and not known.holds_for_all:  # the settings permit more than when it came first
+        connection.execute(update(rejection).where(rejection.c.id == known.id).values(holds_for_all=True))
 
 
 def _end_readings(connection: Connection, instance_ids: Sequence[int], now: float) -> None:

@@ -165,7 +165,10 @@ rejection = Table(
     Column("note_uid", String(64)),
     Column("calling_ae_title", String(16), nullable=False),
     Column("received_at", Float, nullable=False),
-    UniqueConstraint("sop_instance_uid", "study_instance_uid"),
+    # False: it holds for images that this Calling AE Title has sent. Each sender has its word, or the first one would take it
+    # from the image's own.
+    Column("holds_for_all", Boolean, nullable=False, server_default=text("false")),
+    UniqueConstraint("sop_instance_uid", "study_instance_uid", "calling_ae_title", name="uq_rejection_image_calling_ae_title"),
 )
 
 conflict = Table(
@@ -178,6 +181,7 @@ conflict = Table(
     Column("digest", String(40), nullable=False),
     Column("received_at", Float, nullable=False),
     Column("calling_ae_title", String(16), nullable=False),
+    Column("kind", String(16), nullable=False, server_default="pixels"),
     Column("state", String(16), nullable=False),
     Column("resolved_at", Float),
     # False between the commit of a person's decision and the moves of the files that follow from it.

@@ -109,7 +109,8 @@ def ingest(
 
 def _as_recorded(fates: Counter[Fate], outcomes: Counter[RecordOutcome]) -> Counter[Fate]:
     """What was durable, and turned out to be known or in conflict only when it was to get its row, as another file of the same call."""
-    late = Counter({Fate.KNOWN: outcomes[RecordOutcome.DUPLICATE], Fate.CONFLICT: outcomes[RecordOutcome.CONFLICT]})
+    conflicts = sum(count for outcome, count in outcomes.items() if outcome.is_conflict)
+    late = Counter({Fate.KNOWN: outcomes[RecordOutcome.DUPLICATE], Fate.CONFLICT: conflicts})
     return fates + late - Counter({Fate.STORED: late.total()})
 
 

@@ -137,13 +137,13 @@ class StowVisit:
         return StowPart(self._door.reception, study_instance_uid, self._account)
 
     def end(self, status: int, detail: str) -> None:
-        """A row for what was refused, written soon. Of what was all taken there is none: its images have theirs."""
+        """A row for what was refused or had no effect, written soon. Of what was all taken there is none: its images have theirs."""
         account = self._account
         if detail:
             account.http_problem = HttpProblem(status, detail)
         outcome = "rejected" if not self._is_admitted else "aborted" if detail else "released"
         account.show(outcome)
-        if not (detail or account.refused):
+        if not (detail or account.refused or account.has_note_not_permitted):
             return
         if outcome == "aborted":
             log.warning("request_aborted", status=status, advice="GET /api/v1/associations names the sender, and what it should change")
