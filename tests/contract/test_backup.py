@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import insert, text
+from sqlalchemy import insert, select, text
 
 from hilum.domain import Lane
 from hilum.errors import ConfigurationError
@@ -19,7 +20,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
 from hilum.store.retention import Retention, Rule
 from hilum.store.revision import current_revision, require_revision
-from hilum.store.schema import expired_file, instance
+from hilum.store.schema import expired_file, instance, result
 from hilum.store.views import LedgerViews, StudyFilter
 from tests.support.arrivals import arrival_of
 from tests.support.ledgers import migrated_postgres, migrated_sqlite, older_sqlite
@@ -232,3 +233,67 @@ def test_no_backup_over_the_ledger_that_is_in_use(street: Street, archive: Archi
     (tmp_path / "copy" / "ledger.sqlite").symlink_to(tmp_path / "state" / "ledger.sqlite")
     with pytest.raises(ConfigurationError, match="ledger that is in use"):
         back_up(street.ledger.url, elsewhere, tmp_path / "copy")
+
+
+def epoch_of(folder: Path) -> str:
+    with closing(Ledger(f"sqlite:///{folder / 'ledger.sqlite'}")) as ledger:
+        return ledger.begin_epoch()
+
+
+def identifiers_of(url: str) -> list[dict[str, str]]:
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        found = [dict(row) for row in connection.execute(select(result.c.identifiers).order_by(result.c.id)).scalars()]
+    engine.dispose()
+    return found
+
+
+def test_each_server_that_begins_on_a_backup_mints_in_an_epoch_of_its_own(street: Street, archive: Archive, tmp_path: Path) -> None:
+    street.walk("1.2.3", 1)
+    before = street.ledger.begin_epoch()
+    back_up(street.ledger.url, archive, tmp_path / "copy")
+    shutil.copytree(tmp_path / "copy", tmp_path / "again")
+    epochs = [epoch_of(tmp_path / "copy"), epoch_of(tmp_path / "again"), street.ledger.begin_epoch()]
+    assert epochs[2] == before, "the one that goes on keeps its own"
+    assert len(set(epochs)) == 3
+    assert epoch_of(tmp_path / "copy") == epochs[0], "a restart begins nothing"
+
+
+def test_a_copy_of_the_ledgers_file_begins_an_epoch_too(street: Street, tmp_path: Path) -> None:
+    before = street.ledger.begin_epoch()
+    (tmp_path / "copy").mkdir()
+    street.ledger.close()
+    shutil.copy(tmp_path / "state" / "ledger.sqlite", tmp_path / "copy" / "ledger.sqlite")
+    assert epoch_of(tmp_path / "copy") != before
+
+
+def test_a_result_without_document_gets_other_uids_where_the_backup_is_started(street: Street, archive: Archive, tmp_path: Path) -> None:
+    """The server that went on has made its document, and sent it."""
+    street.walk("1.2.3", 1)
+    street.receive("1.2.4", 1)
+    street.read()
+    street.clock.now += 1000
+    street.assemble()
+    street.ledger.begin_epoch()
+    before = identifiers_of(street.ledger.url)
+    back_up(street.ledger.url, archive, tmp_path / "copy")
+    epoch_of(tmp_path / "copy")
+    reported, due = identifiers_of(f"sqlite:///{tmp_path / 'copy' / 'ledger.sqlite'}")
+    assert reported == before[0], "its document is there and bears them"
+    assert due.keys() == before[1].keys()
+    assert {kind for kind in due if due[kind] == before[1][kind]} == {kind for kind in due if kind.endswith("_series")}
+
+
+def test_a_dump_that_was_restored_begins_an_epoch(postgres_url: str) -> None:
+    """pg_restore makes the tables anew, in this cluster or in another one."""
+    url = migrated_postgres(postgres_url)
+    with closing(Ledger(url)) as ledger:
+        before = ledger.begin_epoch()
+        assert ledger.begin_epoch() == before
+        engine = open_engine(url)
+        with engine.begin() as connection:
+            connection.execute(text("ALTER TABLE installation RENAME TO before"))
+            connection.execute(text("CREATE TABLE installation AS SELECT * FROM before"))
+            connection.execute(text("DROP TABLE before"))
+        engine.dispose()
+        assert ledger.begin_epoch() != before

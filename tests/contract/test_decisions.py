@@ -477,3 +477,102 @@ def test_a_rejected_image_may_be_in_conflict_and_stays_rejected(site: Site) -> N
     (image,), (reading,) = site.rows(schema.instance), site.rows(schema.reading)
     assert (image.is_removed, image.header_revision, reading.state) == (True, 2, "analysed")
     assert all(job.result.reason == "rejected" for job in site.walk())
+
+
+def word_of(sender: str, *uids: str, holds_for_all: bool = False) -> list[Rejection]:
+    return [dataclasses.replace(item, calling_ae_title=sender, holds_for_all=holds_for_all) for item in note(*uids)]
+
+
+def test_a_note_of_somebody_else_has_no_effect_and_is_counted(site: Site) -> None:
+    site.receive(A)
+    site.walk()
+    assert site.ledger.reject(word_of("ANYBODY", A)) == 0
+    assert site.ledger.count_of_others(word_of("ANYBODY", A, "9.9.9")) == 1, "what has not come yet may be its own"
+    assert not site.rows(schema.instance)[0].is_removed
+    assert site.walk() == [], "the report stands"
+
+
+def test_the_sender_of_an_image_rejects_it_and_so_does_one_that_the_settings_name(site: Site) -> None:
+    site.receive(A)
+    site.receive(B, pixels=OTHER)
+    assert site.ledger.reject(word_of("MODALITY", A)) == 1
+    assert site.ledger.reject(word_of("PACS", B, holds_for_all=True)) == 1
+    assert site.ledger.count_of_others(word_of("PACS", A, B, holds_for_all=True)) == 0
+
+
+def test_a_note_that_comes_first_holds_for_its_own_sender_alone(site: Site) -> None:
+    """Else anybody could take an image out before it comes, or keep its sender from doing so."""
+    for sender in ("ANYBODY", "MODALITY"):
+        assert site.ledger.reject(word_of(sender, A)) == 0
+    site.ledger.reject(word_of("ANYBODY", B))
+    site.receive(A)
+    site.receive(B, pixels=OTHER)
+    assert [row.is_removed for row in site.rows(schema.instance)] == [True, False]
+
+
+def test_a_note_that_is_sent_again_holds_for_all_once_the_settings_say_so(site: Site) -> None:
+    site.ledger.reject(word_of("PACS", A))
+    site.ledger.reject(word_of("PACS", A, holds_for_all=True))
+    site.receive(A)
+    assert site.rows(schema.instance)[0].is_removed
+    assert len(site.rows(schema.rejection)) == 1
+
+
+@pytest.mark.parametrize(("sender", "may_correct"), [("ANYBODY", None), ("ANYBODY", False), ("MODALITY", False)])
+def test_another_header_of_one_that_may_not_correct_waits_for_a_person(site: Site, sender: str, may_correct: bool | None) -> None:
+    site.receive(A)
+    site.walk()
+    before = site.rows(schema.instance)
+    assert site.receive(A, sender=sender, may_correct=may_correct, patient_id=b"SWAPPED") is RecordOutcome.HEADER_CONFLICT
+    assert site.rows(schema.instance) == before
+    assert site.walk() == [], "no second report"
+    (held,) = site.rows(schema.conflict)
+    assert (held.state, held.kind, held.calling_ae_title) == ("held", "header", sender)
+    assert site.receive(A, sender=sender, may_correct=may_correct, patient_id=b"SWAPPED") is RecordOutcome.DUPLICATE
+    assert site.files() == {before[0].path, held.path}
+
+
+@pytest.mark.parametrize(("sender", "may_correct"), [("MODALITY", None), ("PACS", True)])
+def test_a_correction_of_the_own_sender_or_a_named_one_counts_and_the_image_stays_its_senders(
+    site: Site, sender: str, may_correct: bool | None
+) -> None:
+    site.receive(A)
+    site.walk()
+    assert site.receive(A, sender=sender, may_correct=may_correct, patient_id=b"MERGED") is RecordOutcome.HEADER_REVISION
+    (image,) = site.rows(schema.instance)
+    assert (image.header_revision, image.calling_ae_title) == (2, "MODALITY")
+    assert [job.result.revision for job in site.walk()] == [2]
+    assert site.ledger.reject(word_of("MODALITY", A)) == 1
+
+
+def test_a_person_takes_the_header_of_a_conflict_and_its_first_sender_cannot_take_that_back(site: Site) -> None:
+    site.receive(A)
+    site.walk()
+    site.receive(A, sender="PACS", patient_id=b"MERGED")
+    (held,) = site.rows(schema.conflict)
+    site.decisions.replace(held.id)
+    (image,) = site.rows(schema.instance)
+    assert (image.digest, image.header_revision, image.calling_ae_title) == (held.digest, 2, "MODALITY")
+    assert site.content(image.path) == data_set(A, patient_id=b"MERGED")
+    assert [job.result.revision for job in site.walk()] == [2]
+    assert site.receive(A) is RecordOutcome.DUPLICATE, "a person has decided"
+    assert site.rows(schema.instance)[0].digest == held.digest
+    assert [row.kind for row in site.rows(schema.conflict)] == ["header", "header"]
+
+
+def test_a_header_that_was_in_use_once_is_no_conflict(site: Site) -> None:
+    site.receive(A)
+    site.receive(A, patient_id=b"MERGED")
+    assert site.receive(A, sender="ROUTER") is RecordOutcome.DUPLICATE
+    assert site.rows(schema.conflict) == []
+
+
+def test_a_header_that_waits_for_a_person_counts_once_one_sends_it_that_may_correct(site: Site) -> None:
+    site.receive(A)
+    site.receive(A, sender="PACS", patient_id=b"MERGED")
+    assert site.receive(A, sender="PACS", may_correct=True, patient_id=b"MERGED") is RecordOutcome.HEADER_REVISION
+    site.decisions.settle()
+    (image,) = site.rows(schema.instance)
+    assert site.content(image.path) == data_set(A, patient_id=b"MERGED")
+    assert [row.state for row in site.rows(schema.conflict)] == ["discarded"]
+    assert not any("quarantine" in path for path in site.files())

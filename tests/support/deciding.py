@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import signal
 import subprocess
@@ -63,16 +64,21 @@ class Site:
         self.decisions.close()
         self.ledger.close()
 
-    def receive(self, uid: str, *, study: str = "1.2.3", **content: Any) -> RecordOutcome:
+    def receive(
+        self, uid: str, *, study: str = "1.2.3", sender: str = "MODALITY", may_correct: bool | None = None, **content: Any
+    ) -> RecordOutcome:
         """An object arrives and gets its row and its place."""
         with self.archive.begin() as incoming:
-            incoming.write(file_meta.encode(meta(uid)))
+            incoming.write(file_meta.encode(dataclasses.replace(meta(uid), calling_ae_title=sender)))
             incoming.write(data_set(uid, study=study, **content))
             file = incoming.commit()
         self.archive.place(file)
-        (outcome,) = self.ledger.record([Arrival(describe(file), Lane.LIVE, (self.release.id,), 10.0, 60.0)])
-        moves = {RecordOutcome.DUPLICATE: self.archive.discard, RecordOutcome.CONFLICT: self.archive.quarantine}
-        moves.get(outcome, self.archive.settle)(file)
+        arrival = Arrival(describe(file), Lane.LIVE, (self.release.id,), 10.0, 60.0, may_correct=may_correct)
+        (outcome,) = self.ledger.record([arrival])
+        if outcome.is_conflict:
+            self.archive.quarantine(file)
+        else:
+            (self.archive.discard if outcome is RecordOutcome.DUPLICATE else self.archive.settle)(file)
         return outcome
 
     def claim(self, stage: str) -> list[Job]:

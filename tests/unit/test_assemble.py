@@ -313,3 +313,15 @@ def test_every_image_is_used_or_has_a_reason(kinds):
         assert [image.sop_instance_uid for image in result.source_images] == [item.sop_instance_uid for item in instances]
         assert all(image.is_used == (image.reason is None) for image in result.source_images)
         assert bool(result.findings) == any(image.is_used for image in result.source_images) == (result.outcome is not Outcome.NOT_ANALYSED)
+
+
+def test_another_epoch_mints_other_uids_in_the_same_series() -> None:
+    job = study_job([PA], [reading_of(PA, RELEASE)])
+    first, again, restored = (
+        assemble(job, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT, identity_of, epoch) for epoch in ("one", "one", "two")
+    )
+    assert isinstance(first, Close)
+    assert isinstance(restored, Close)
+    assert again == first
+    former, since = first.results[0].identifiers, restored.results[0].identifiers
+    assert {kind for kind in former if former[kind] == since[kind]} == {"sr_series", "heatmap_series"}

@@ -45,12 +45,15 @@ class Close:
     results: tuple[Result, ...]
 
 
-def assemble(job: StudyJob, releases: Mapping[str, Release], namespace: uuid.UUID, now: float, identify: Identify) -> Waiting | Close:
+def assemble(
+    job: StudyJob, releases: Mapping[str, Release], namespace: uuid.UUID, now: float, identify: Identify, epoch: str = ""
+) -> Waiting | Close:
     """Waiting while the quiet period runs or a reading is open; else a result for each release that read this study.
 
     Idempotent: a release whose source digest equals its current result's gets no new one. A release that is no longer configured
     ends as not analysed (release_not_available), unless it has a result, which then stands as long as none of its images is rejected.
     Images that name more than one patient give no findings (patient_conflict); `identify` is asked where there are several.
+    `namespace` and `epoch` (see `store.epoch`) are what the UIDs of documents are minted from.
     """
     if now < job.study.quiet_until:
         return Waiting(job.study.quiet_until, "the quiet period runs")
@@ -59,12 +62,19 @@ def assemble(job: StudyJob, releases: Mapping[str, Release], namespace: uuid.UUI
     current = {result.release: result for result in job.current_results}
     # A study that has lost its images (rejected, or put into another study) still has to say so.
     names = dict.fromkeys([*(reading.release for reading in job.readings), *current])
-    results = (_result(job, name, releases.get(name), current.get(name), namespace, now, identify) for name in names)
+    results = (_result(job, name, releases.get(name), current.get(name), namespace, now, identify, epoch) for name in names)
     return Close(tuple(result for result in results if result is not None))
 
 
 def _result(
-    job: StudyJob, name: str, release: Release | None, current: Result | None, namespace: uuid.UUID, now: float, identify: Identify
+    job: StudyJob,
+    name: str,
+    release: Release | None,
+    current: Result | None,
+    namespace: uuid.UUID,
+    now: float,
+    identify: Identify,
+    epoch: str,
 ) -> Result | None:
     images, has_several_orders = of_one_patient(images_of(job, name), identify)
     digest = _unspent(_digest(images, name, release), current, job.spent_digests.get(name, frozenset()))
@@ -86,7 +96,7 @@ def _result(
         is_trained=release is not None and release.is_trained,
         is_calibrated=release is not None and release.is_trained and release.calibration is not None,
         preprocessing_version=_preprocessing_version(images),
-        identifiers=_identifiers(namespace, study_uid, name, digest),
+        identifiers=_identifiers(namespace, epoch, study_uid, name, digest),
         timings=_timings(job, images),
         created_at=now,
         supersedes_id=current.id if current is not None else None,
@@ -206,14 +216,15 @@ def _preprocessing_version(images: Iterable[Image]) -> str | None:
     return ", ".join(sorted(version for version in versions if version)) or None
 
 
-def _identifiers(namespace: uuid.UUID, study_uid: str, name: str, digest: str) -> dict[str, str]:
-    """Minted once, here: a document of the same content always bears the same UID (promise 5). Revisions share their series."""
+def _identifiers(namespace: uuid.UUID, epoch: str, study_uid: str, name: str, digest: str) -> dict[str, str]:
+    """Minted once, here: a document of the same content always bears the same UID (promise 5), within an epoch.
+
+    Revisions share their series, also across epochs.
+    """
+    since = (epoch,) if epoch else ()
     return {
-        **{kind: mint_uid(namespace, study_uid, name, kind, digest) for kind in SR_KINDS},
-        "sr_series": mint_uid(namespace, study_uid, name, "sr_series"),
-        "json": mint_uid(namespace, study_uid, name, "json", digest),
-        "heatmap": mint_uid(namespace, study_uid, name, "heatmap", digest),
-        "heatmap_series": mint_uid(namespace, study_uid, name, "heatmap_series"),
+        **{kind: mint_uid(namespace, study_uid, name, kind, digest, *since) for kind in (*SR_KINDS, "json", "heatmap")},
+        **{series: mint_uid(namespace, study_uid, name, series) for series in ("sr_series", "heatmap_series")},
     }
 
 

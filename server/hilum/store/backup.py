@@ -19,9 +19,10 @@ from sqlalchemy.engine import make_url
 
 from hilum.domain import WorkState
 from hilum.errors import ConfigurationError
+from hilum.store import epoch
 from hilum.store.archive import Archive, place_of
 from hilum.store.database import open_engine, open_reader
-from hilum.store.schema import WORK_TABLES, destination, expired_file, instance, process
+from hilum.store.schema import WORK_TABLES, destination, expired_file, installation, instance, process
 
 Put = Literal["linked", "copied", "known", "missing"]
 _LEDGER, _ARCHIVE, _FOLDER = "ledger.sqlite", "archive", "unindexed/backup"
@@ -122,6 +123,8 @@ def _stand_still(file: Path) -> None:
             connection.execute(update(held).where(held.c.state == WorkState.LEASED).values(values))
         connection.execute(update(destination).values(owner=None, owned_until=None))
         connection.execute(delete(process))
+        # Whoever begins on this copy, and however often, never mints a UID that somebody else has minted for other bytes.
+        connection.execute(delete(installation).where(installation.c.key == epoch.KEY))
     engine.dispose()
 
 

@@ -76,24 +76,24 @@ def begin(connection: Connection) -> None:
     """Let the numbers begin at the time where the transactions' own numbers are not those of before (PostgreSQL). Idempotent."""
     if connection.dialect.name != "postgresql":
         return
-    identity = _identity(connection)
-    if _is_known(connection, identity):
+    found = identity(connection)
+    if _is_known(connection, found):
         return
     connection.execute(_LOCK)  # who writes has the base of before
-    if not _is_known(connection, identity):  # else another host was faster
+    if not _is_known(connection, found):  # else another host was faster
         connection.execute(_FORGET)
-        connection.execute(_WRITE, {"identity": identity, "now": int(time.time() * 1e6)})
+        connection.execute(_WRITE, {"identity": found, "now": int(time.time() * 1e6)})
 
 
-def _identity(connection: Connection) -> str:
-    """Any user may ask for it, unless an administrator has taken that away; no reason not to start."""
+def identity(connection: Connection) -> str:
+    """Of the cluster and its timeline. Any user may ask for it, unless an administrator has taken that away; no reason not to start."""
     may_be_asked = connection.execute(_MAY_BE_ASKED).scalar_one()
     return str(connection.execute(_IDENTITY).scalar_one()) if may_be_asked else _NOT_TO_BE_ASKED
 
 
-def _is_known(connection: Connection, identity: str) -> bool:
+def _is_known(connection: Connection, found: str) -> bool:
     """Of one that is not told: whether the next number is above all that there are. An earlier point of the same cluster is not seen so."""
     known = connection.execute(_KNOWN).scalar_one_or_none()
-    if identity != _NOT_TO_BE_ASKED or known is None:
-        return bool(known == identity)
+    if found != _NOT_TO_BE_ASKED or known is None:
+        return bool(known == found)
     return bool(connection.execute(_IS_ABOVE).scalar_one())

@@ -35,6 +35,7 @@ from hilum.store import (
     claiming,
     commitments,
     completing,
+    epoch,
     forgetting,
     gone_files,
     lanes,
@@ -117,6 +118,13 @@ class Ledger:
         """The installation's UID namespace, minted once at the first migration."""
         with self._reads.begin() as connection:
             return uuid.UUID(connection.execute(select(installation.c.value).where(installation.c.key == "namespace")).scalar_one())
+
+    def begin_epoch(self) -> str:
+        """What the UIDs of documents that are minted from now on differ by from those before a restore (see `store.epoch`)."""
+        with self._writes.begin() as connection:
+            found = epoch.begin(connection, self.url)
+        self._sync()
+        return found
 
     @property
     def serial(self) -> str:

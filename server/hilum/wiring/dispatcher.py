@@ -95,13 +95,14 @@ class AssembleHandler:
     """assemble: decides what a complete study says."""
 
     def __init__(self, releases: Mapping[str, Release], ledger: Ledger) -> None:
-        self._releases, self._namespace = releases, ledger.namespace
+        self._releases = releases
+        self._namespace, self._epoch = ledger.namespace, ledger.begin_epoch()
 
     async def handle(self, job: Job) -> Advance:
         """One study."""
         assert isinstance(job, StudyJob)
         with telemetry.cpu("aggregate"):
-            decided = assemble(job, self._releases, self._namespace, time.time(), identity_of)
+            decided = assemble(job, self._releases, self._namespace, time.time(), identity_of, self._epoch)
         if isinstance(decided, Waiting):
             raise Retry("the study is still growing", after_seconds=max(0.05, job.study.quiet_until - time.time()), is_outage=True)
         if tracing.is_on():

@@ -1,0 +1,68 @@
+"""The epoch of a ledger: it keeps the UIDs of documents apart from those that the same installation minted before a restore.
+
+A ledger that was restored makes reports again that its former self has sent meanwhile, with other bytes. In an epoch of its
+own it mints other SOP Instance UIDs for them. An epoch is drawn where the ledger has none, as `hilum backup` leaves its copy,
+or has one of another place: another file (SQLite), other tables, another timeline or cluster (PostgreSQL).
+"""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import Connection, delete, insert, select, text, update
+from sqlalchemy.engine import make_url
+
+from hilum.domain import ResultState, mint_uid
+from hilum.store import changes
+from hilum.store.schema import document, installation, result
+
+KEY: Final = "epoch"
+_TABLE: Final = text(
+    "SELECT oid || '.' || CAST(CAST('installation' AS regclass) AS oid) FROM pg_database WHERE datname = current_database()"
+)
+_LOCK: Final = text("LOCK TABLE installation IN SHARE ROW EXCLUSIVE MODE")
+
+
+def begin(connection: Connection, url: str) -> str:
+    """Return the epoch, drawn now where the ledger has none of this place. In a transaction that may write. Idempotent."""
+    place = _place(connection, url)
+    if (known := _known(connection, place)) is not None:
+        return known
+    if connection.dialect.name == "postgresql":
+        connection.execute(_LOCK)  # another process may draw one; SQLite has one writer at a time
+        if (known := _known(connection, place)) is not None:
+            return known
+    drawn = uuid.uuid4().hex
+    connection.execute(delete(installation).where(installation.c.key == KEY))
+    connection.execute(insert(installation).values(key=KEY, value=f"{drawn} {place}"))
+    _mint_again(connection, drawn)
+    return drawn
+
+
+def _known(connection: Connection, place: str) -> str | None:
+    value = connection.execute(select(installation.c.value).where(installation.c.key == KEY)).scalar_one_or_none()
+    drawn, _, at = (value or "").partition(" ")
+    return drawn if drawn and at == place else None
+
+
+def _place(connection: Connection, url: str) -> str:
+    """Where the ledger is. A copy of it is elsewhere."""
+    if connection.dialect.name == "postgresql":
+        return f"{changes.identity(connection)} {connection.execute(_TABLE).scalar_one()}"
+    return str(Path(make_url(url).database or "").stat().st_ino)
+
+
+def _mint_again(connection: Connection, epoch: str) -> None:
+    """Change the UIDs of results without documents: the ledger's former self may have made and sent those."""
+    has_document = select(document.c.id).where(document.c.result_id == result.c.id).exists()
+    is_open = result.c.state.in_((ResultState.DUE, ResultState.LEASED))
+    for row in connection.execute(select(result.c.id, result.c.identifiers).where(is_open, ~has_document)).all():
+        minted = {kind: _again(kind, uid, epoch) for kind, uid in row.identifiers.items()}
+        connection.execute(update(result).where(result.c.id == row.id).values(identifiers=minted))
+
+
+def _again(kind: str, uid: str, epoch: str) -> str:
+    """Revisions share their series, also across epochs."""
+    return uid if kind.endswith("_series") else mint_uid(uuid.UUID(epoch), uid)
