@@ -38,7 +38,8 @@ REPORTS = {
 
 @pytest.fixture(scope="module", params=["streaming", "pynetdicom"])
 def listener(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ListenerProcess]:
-    with ListenerProcess(make_settings(tmp_path_factory.mktemp("objects") / "state", listener=request.param)) as running:
+    archives = {name: {"may_reject": True} for name in (*(f"IOCM{title}" for title in TITLES), "IMPLICITPACS")}
+    with ListenerProcess(make_settings(tmp_path_factory.mktemp("objects") / "state", archives, listener=request.param)) as running:
         yield running
 
 
@@ -150,6 +151,29 @@ def test_a_rejection_note_takes_its_images_out_of_the_study(listener: ListenerPr
     (rejection,) = listener.rows(f"SELECT * FROM rejection WHERE note_uid = '{note.SOPInstanceUID}'")
     assert (rejection["sop_instance_uid"], rejection["calling_ae_title"]) == (study[1].SOPInstanceUID, f"IOCM{title}")
     assert send(listener, note, f"AGAIN{title}") == (0, "")
+
+
+def test_a_note_of_somebody_else_is_acknowledged_has_no_effect_and_is_seen(listener: ListenerProcess) -> None:
+    study = images(82)
+    store_images(listener, study)
+    assert send(listener, key_objects(study, "113001"), "ANYBODY") == (0, ""), "a failure would let a router send it for ever"
+    assert not listener.rows(f"SELECT * FROM instance WHERE study_instance_uid = '{study[0].StudyInstanceUID}' AND is_removed")
+    row = association_of(listener, "ANYBODY")
+    assert (row["outcome"], row["reason"], row["stored"]) == ("released", "rejection_note_not_permitted", 1)
+    assert "may_reject" in row["advice"]
+    assert study[0].SOPInstanceUID not in row["advice"]
+
+
+def test_the_same_pixels_for_another_patient_from_somebody_else_change_nothing(listener: ListenerProcess) -> None:
+    (image, *_) = images(83)
+    store_images(listener, [image])
+    assert send(listener, image, "SWAPPER", PatientID="OTHER-ID", PatientName="SWAPPED^PATIENT") == (0, "")
+    (held,) = wait_for(lambda: listener.rows(f"SELECT * FROM conflict WHERE sop_instance_uid = '{image.SOPInstanceUID}'"))
+    assert (held["kind"], held["state"], held["calling_ae_title"]) == ("header", "held", "SWAPPER")
+    (row,) = listener.rows(f"SELECT * FROM instance WHERE sop_instance_uid = '{image.SOPInstanceUID}'")
+    assert (row["header_revision"], b"SWAPPED" in row["header"]) == (1, False)
+    assert send(listener, image, "MODALITY") == (0, ""), "the image's own sender may"
+    wait_for(lambda: listener.rows(f"SELECT 1 FROM instance WHERE sop_instance_uid = '{image.SOPInstanceUID}' AND header_revision = 2"))
 
 
 def test_a_note_right_behind_its_image_on_one_association_is_not_lost(listener: ListenerProcess) -> None:

@@ -12,6 +12,7 @@ from hilum.errors import Refused, Retry
 from hilum.report import build_documents
 from hilum.settings import Destination
 from load_tests.phantom import make_study
+from tests.support.accounts import as_stranger, folder_of_stranger, open_to_all
 from tests.support.results import CONTEXT, make_release, report_of
 
 SR = Document("sr", "application/dicom", b"bytes", sop_class_uid="1.2.840.10008.5.1.4.1.1.88.34", sop_instance_uid="2.25.1")
@@ -88,3 +89,23 @@ def test_a_name_never_leaves_the_folder():
 
 def test_every_kind_of_destination_in_the_settings_has_a_lane():
     assert set(DESTINATIONS) == {"dicom", "folder"}
+
+
+def test_a_link_of_another_account_leads_no_document_elsewhere():
+    with open_to_all() as site:
+        out, state = folder_of_stranger(site / "out"), site / "state"
+        state.mkdir(0o700)
+        (state / "ledger.sqlite").write_bytes(b"rows")
+        as_stranger("ln", "-s", state / "ledger.sqlite", ".2.25.1.dcm.part", folder=out)
+        lane_to(out).deliver(SR)
+        assert (state / "ledger.sqlite").read_bytes() == b"rows"
+        assert [(path.name, path.read_bytes()) for path in out.iterdir()] == [("2.25.1.dcm", b"bytes")]
+
+
+def test_a_link_under_the_documents_name_is_left_and_refused():
+    with open_to_all() as site:
+        out = folder_of_stranger(site / "out")
+        (site / "same.dcm").write_bytes(b"bytes")
+        as_stranger("ln", "-s", site / "same.dcm", "2.25.1.dcm", folder=out)
+        with pytest.raises(Refused, match="is a link"):
+            lane_to(out).deliver(SR)

@@ -27,6 +27,7 @@ from hilum.wiring import watching
 from hilum.wiring.charge import Charge
 from hilum.wiring.ingesting import Origin, ingest, taking
 from load_tests.phantom import make_instance, save
+from tests.support.accounts import as_stranger, folder_of_stranger, open_to_all
 from tests.support.waiting import wait_for
 
 DX = "1.2.840.10008.5.1.4.1.1.1.1"
@@ -322,3 +323,19 @@ def test_a_conflict_that_is_met_again_is_a_line_without_a_name(
     while "hilum conflicts list" not in said:
         said += wait_for(lambda: "".join(capfd.readouterr()), what="the line")
     assert ("watch=scanner" in said, "DOE" in said) == (True, False)
+
+
+def test_a_link_of_another_account_is_followed_only_within_the_folder() -> None:
+    with open_to_all() as site:
+        given = folder_of_stranger(site / "given")
+        (site / "secret.dcm").write_bytes(b"elsewhere")
+        (site / "secret.dcm").chmod(0o600)
+        as_stranger("sh", "-c", "printf within > 1.dcm", folder=given)
+        as_stranger("ln", "-s", "1.dcm", "within.dcm", folder=given)
+        as_stranger("ln", "-s", site / "secret.dcm", "out.dcm", folder=given)
+        (given / "mine.dcm").symlink_to(site / "secret.dcm")
+        walk = Walk([given], {}, list[TakenFile]().append)
+        assert walk.open(given / "within.dcm").read() == b"within"
+        assert walk.open(given / "mine.dcm").read() == b"elsewhere", "a person of this account has made it"
+        with pytest.raises(OSError, match="a link of another account that leads elsewhere"):
+            walk.open(given / "out.dcm")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import subprocess
 import sys
@@ -12,6 +11,8 @@ import pytest
 
 from hilum.receive.folder import Fate, TakenFile
 from hilum.receive.watched import WatchedFolder
+from tests.support.accounts import as_stranger, folder_of_stranger, open_to_all
+from tests.support.disks import small_disk
 
 NOW = 1_795_163_400.0
 TEN_MINUTES = 600
@@ -100,7 +101,7 @@ def stat(path, **how):
 class Entry:
     name = "seen.dcm"
     def is_dir(self, follow_symlinks=True): return False
-    def stat(self): raise OSError(errno.ESTALE, "stale")
+    def stat(self, follow_symlinks=True): raise OSError(errno.ESTALE, "stale")
 class Entries(list):
     def __enter__(self): return self
     def __exit__(self, *_): pass
@@ -184,26 +185,82 @@ def test_a_folder_that_goes_and_comes_again_is_a_new_one(tmp_path: Path) -> None
     assert folder.whole(NOW + 2) == [file]
 
 
-def test_links_to_files_are_followed_and_links_to_folders_are_not(tmp_path: Path) -> None:
+def test_links_are_passed_over_and_said(tmp_path: Path) -> None:
     (tmp_path / "watched").mkdir()
     put(tmp_path / "elsewhere/1.dcm", 9)
     for name, target in (("link.dcm", "elsewhere/1.dcm"), ("folder", "elsewhere"), ("nothing.dcm", "elsewhere/2.dcm")):
         (tmp_path / "watched" / name).symlink_to(tmp_path / target)
     folder = WatchedFolder(tmp_path / "watched", "keep", 0)
-    assert folder.whole(NOW) == [tmp_path / "watched/link.dcm"]
-    assert folder.problems == {"a link to a folder; watch its target in a section of its own"}
+    assert folder.whole(NOW) == []
+    assert folder.problems == {"a link; put the file itself there, or watch the folder in a section of its own"}
 
 
-def test_what_cannot_be_resolved_holds_nobody_up_and_is_said(tmp_path: Path) -> None:
+def test_links_hold_nobody_up(tmp_path: Path) -> None:
     folder = WatchedFolder(tmp_path, "keep", 0)
     file = put(tmp_path / "below/1.dcm", 9)
     (tmp_path / "below/0.dcm").symlink_to("0.dcm")
-    (tmp_path / "gone.dcm").symlink_to("nowhere")
     assert folder.whole(NOW) == [file]
-    assert folder.problems == {os.strerror(errno.ELOOP)}
+    assert folder.problems
     (tmp_path / "below/0.dcm").unlink()
     assert folder.whole(NOW + 1) == [file]
     assert folder.problems == frozenset()
+
+
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_a_link_named_taken_or_refused_moves_nothing_out_of_the_folder(is_taken: bool) -> None:
+    """Another account may write into the watched folder, and not look into the state folder."""
+    with open_to_all() as site:
+        state, inbox = site / "state", folder_of_stranger(site / "inbox")
+        state.mkdir(0o700)
+        as_stranger("ln", "-s", state, "taken" if is_taken else "refused", folder=inbox)
+        as_stranger("mkdir", "below", folder=inbox)
+        as_stranger("touch", "x.pth", "below/y.pth", folder=inbox)
+        folder = WatchedFolder(inbox, "move", 0)
+        for path in (inbox / "x.pth", inbox / "below/y.pth"):
+            with pytest.raises(NotADirectoryError):
+                folder.settle(TakenFile(path, Fate.STORED if is_taken else Fate.REFUSED, "no DICOM"))
+        assert list(state.iterdir()) == []
+        assert (inbox / "x.pth").exists()
+
+
+def test_a_folder_that_becomes_a_link_while_it_is_looked_at_is_not_read_nor_changed() -> None:
+    with open_to_all() as site:
+        state, inbox = site / "state", folder_of_stranger(site / "inbox")
+        put(state / "secret.dcm", 9)
+        state.chmod(0o700)
+        as_stranger("mkdir", "below", folder=inbox)
+        as_stranger("touch", "below/secret.dcm", folder=inbox)
+        folder = WatchedFolder(inbox, "delete", 0)
+        (found,) = folder.whole(NOW + TEN_MINUTES)
+        as_stranger("mv", "below", "before", folder=inbox)
+        as_stranger("ln", "-s", state, "below", folder=inbox)
+        with pytest.raises(OSError, match="Not a directory"):
+            folder.open(found)
+        with pytest.raises(OSError, match="Not a directory"):
+            WatchedFolder(inbox, "delete", 0).settle(TakenFile(found, Fate.STORED))
+        assert (state / "secret.dcm").exists()
+
+
+def test_a_file_that_becomes_a_link_is_not_read() -> None:
+    with open_to_all() as site:
+        inbox = folder_of_stranger(site / "inbox")
+        put(site / "secret.dcm", 9)
+        as_stranger("ln", "-s", site / "secret.dcm", "1.dcm", folder=inbox)
+        with pytest.raises(OSError, match="symbolic links"):
+            WatchedFolder(inbox, "delete", 0).open(inbox / "1.dcm")
+
+
+def test_taken_may_be_a_mount_of_its_own(tmp_path: Path) -> None:
+    """A rename does not cross mounts, as each of systemd's ReadWritePaths is one."""
+    file = put(tmp_path / "below/1.dcm", 9, b"bytes")
+    with small_disk(tmp_path / "taken", 1):
+        for number in range(2):
+            WatchedFolder(tmp_path, "move", 0).settle(TakenFile(put(file, 9, b"bytes"), Fate.STORED))
+            assert not file.exists(), number
+        moved = sorted((tmp_path / "taken/below").iterdir())
+        assert [(path.name, path.read_bytes(), int(path.stat().st_mtime)) for path in moved] == [
+            (name, b"bytes", int(NOW - 9)) for name in ("1.1.dcm", "1.dcm")
+        ]
 
 
 def test_a_file_that_turns_into_what_cannot_be_resolved_is_left(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
-from pathlib import Path
 from typing import Final
 
+from hilum import beneath
 from hilum.deliver.lane import Busy
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
@@ -25,14 +26,15 @@ class FolderLane:
 
     def deliver(self, document: Document) -> None:
         """Return when the file is durable under its final name (see `Lane.deliver`)."""
-        target = self._folder / file_name(document)
+        name = file_name(document)
         try:
             self._folder.mkdir(exist_ok=True)
         except OSError as error:
             raise self._problem(error, Retry) from error
         try:
-            if not _holds(target, document.content):
-                _write(target, document.content)
+            with beneath.open_folder(self._folder) as folder:
+                if not _holds(folder, name, document.content):
+                    _write(folder, name, document.content)
         except OSError as error:  # of the folder, or of this one name
             raise self._problem(error, Busy) from error
 
@@ -54,24 +56,27 @@ def file_name(document: Document) -> str:
     return _UNSAFE.sub("_", name)
 
 
-def _holds(target: Path, content: bytes) -> bool:
-    """Whether the document lies there already. Other bytes under its name are somebody's work, and are not overwritten."""
-    if not target.exists():
+def _holds(folder: int, name: str, content: bytes) -> bool:
+    """Whether the document lies there already. Other bytes under its name are somebody's work, and are not overwritten.
+
+    A link under its name is not followed: another account may have put it there.
+    """
+    if not beneath.exists(folder, name):
         return False
-    if target.read_bytes() != content:
-        raise Refused("file_exists", f"{target.name} holds other bytes; move it away, then requeue the delivery")
+    try:
+        is_same = beneath.read(folder, name) == content
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        is_same = False
+    if not is_same:
+        raise Refused("file_exists", f"{name} holds other bytes, or is a link; move it away, then requeue the delivery")
     return True
 
 
-def _write(target: Path, content: bytes) -> None:
-    part = target.with_name(f".{target.name}.part")
-    with part.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    part.rename(target)
-    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)  # the name, too, has to survive a power cut
-    finally:
-        os.close(folder)
+def _write(folder: int, name: str, content: bytes) -> None:
+    part = f".{name}.part"
+    beneath.remove(folder, part)  # what a crash left, or another account put there
+    beneath.write(folder, part, content, is_durable=True)
+    os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+    os.fsync(folder)  # the name, too, has to survive a power cut

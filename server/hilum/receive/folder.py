@@ -57,12 +57,17 @@ class Known(Protocol):
         """Of these objects the digests of data sets that need not come again, and whether each waits in a conflict. Raises Retry."""
 
 
+def _open(path: Path) -> BinaryIO:
+    return path.open("rb")
+
+
 @dataclass(frozen=True, slots=True)
 class FolderIntake:
     """Takes files from any number of threads. `calling_ae_title`: who they are said to come from; `called_ae_title`: whose route applies.
 
     `wait` is called with the reason while the disk is nearly full or the ledger away; the file is tried again after it. `rejection`:
-    why no association would be accepted now either: files must not take the room of images that people wait for.
+    why no association would be accepted now either: files must not take the room of images that people wait for. `open_file`: where
+    other accounts may put links, one that does not follow them; its OSError names the path.
     """
 
     reception: Reception
@@ -71,6 +76,7 @@ class FolderIntake:
     called_ae_title: str
     wait: Callable[[str], None]
     rejection: Callable[[], Rejection | None] = lambda: None
+    open_file: Callable[[Path], BinaryIO] = _open
 
     def take(self, path: Path) -> TakenFile:
         """Return when the file is durable in the archive, or what it is instead. Never raises for a file."""
@@ -79,7 +85,7 @@ class FolderIntake:
                 if _is_special(path):
                     return TakenFile(path, Fate.SKIPPED, "a pipe, a socket or a device, and no file")
                 self._wait_for_room()
-                with path.open("rb") as stream:
+                with self.open_file(path) as stream:
                     return TakenFile(path, *self._take(stream))
             except TooLarge as error:
                 return TakenFile(path, Fate.REFUSED, f"{error.comment} (receive.maximum_object_bytes)")

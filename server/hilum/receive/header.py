@@ -28,6 +28,7 @@ _MANUFACTURER, _DEVICE_SERIAL_NUMBER = 0x00080070, 0x00181000
 _READ = Wanted((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER), last=_PIXEL_DATA)
 # PS3.5 9.1. Components with a leading zero are tolerated: they exist, and refusing an image for one helps nobody.
 _UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+_ZEROS = frozenset("0.")  # what a device writes that has nothing to write: all its patients would share one study
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,17 @@ def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str) -> Heade
 
 
 def is_uid(text: str) -> bool:
-    """Whether this may stand where the standard wants a UID."""
-    return len(text) <= 64 and bool(_UID.fullmatch(text))
+    """Whether this may stand where the standard wants a UID: the one rule for every way in."""
+    return problem_of_uid(text) is None
+
+
+def problem_of_uid(text: str) -> str | None:
+    """What is wrong with a text as a UID, and how to mend it; None: nothing. It fits into an Error Comment behind a name."""
+    if not text:
+        return "is missing; fill it in"
+    if len(text) > 64 or not _UID.fullmatch(text):
+        return "is not a valid UID"
+    return "is all zeros; fill it in" if _ZEROS.issuperset(text) else None
 
 
 def _inflate_beginning(data_set: bytes | memoryview) -> memoryview:
@@ -86,8 +96,6 @@ def _read(data: memoryview, encoding: Encoding) -> Header:
 
 def _uid(tag: int, value: bytes) -> str:
     text = value.decode("latin-1")
-    if not text:
-        raise CannotUnderstand(f"{_NAMES[tag]} {name_of(tag)} is missing; fill it in")
-    if not is_uid(text):
-        raise CannotUnderstand(f"{_NAMES[tag]} {name_of(tag)} is not a valid UID")
+    if problem := problem_of_uid(text):
+        raise CannotUnderstand(f"{_NAMES[tag]} {name_of(tag)} {problem}")
     return text

@@ -7,7 +7,7 @@ from typing import Self
 
 from hilum import tracing
 from hilum.receive.file_meta import FileMeta
-from hilum.receive.header import Header, is_uid
+from hilum.receive.header import Header, problem_of_uid
 from hilum.receive.refusals import DataSetDoesNotMatch, SopClassNotNegotiated
 
 
@@ -33,9 +33,9 @@ class StoreCommand:
         """The command and its Presentation Context must speak of one SOP Class. Raises Refusal."""
         if self.meta.sop_class_uid != self.context_sop_class_uid:
             raise SopClassNotNegotiated("The command names another SOP Class than its context")
-        if not is_uid(self.meta.sop_instance_uid):
+        if problem := problem_of_uid(self.meta.sop_instance_uid):
             name = "Media Storage SOP Instance UID (0002,0003)" if self.is_file else "Affected SOP Instance UID (0000,1000)"
-            raise DataSetDoesNotMatch(f"{name} is not a valid UID")
+            raise DataSetDoesNotMatch(f"{name} {problem}")
 
     def require_match(self, header: Header) -> None:
         """The command and the data set must speak of one object (PS3.4 B.2.3, A9xx). Raises DataSetDoesNotMatch."""

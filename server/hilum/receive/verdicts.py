@@ -6,7 +6,7 @@ import time
 
 from hilum import telemetry
 from hilum.receive.account import Account
-from hilum.receive.header import is_uid
+from hilum.receive.header import problem_of_uid
 from hilum.receive.refusals import Answer, CannotUnderstand, Refusal, answer
 from hilum.receive.taking import Taken
 
@@ -57,6 +57,6 @@ def problem_of_command(sop_class_uid: str, sop_instance_uid: str, priority: int 
     for name, value in (("Affected SOP Class UID", sop_class_uid), ("Affected SOP Instance UID", sop_instance_uid)):
         if not value:
             return CannotUnderstand(f"{name} is missing in the command")
-        if not is_uid(value):
-            return CannotUnderstand(f"{name} in the command is not a valid UID")
+        if problem := problem_of_uid(value):
+            return CannotUnderstand(f"{name} in the command {problem}")
     return CannotUnderstand("Priority (0000,0700) is missing in the command") if priority is None else None

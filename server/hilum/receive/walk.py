@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+from hilum import beneath
 from hilum.receive.folder import Fate, TakenFile
 from hilum.receive.left_files import plain
 
@@ -45,6 +48,21 @@ class Walk:
                 for name in below:
                     self._look_at_link(here / name, tops)
             yield from (Path(error.filename) for error in unreadable)
+
+    def open(self, path: Path) -> BinaryIO:
+        """One of the files, for reading. A link of another account is followed only to what lies below the paths. Raises OSError."""
+        above = next((item for item in self.paths if path != item and path.is_relative_to(item)), None)
+        if above is None:  # a person has named it
+            return path.open("rb")
+        if not path.is_symlink():
+            return beneath.open_file(above, path)
+        if path.lstat().st_uid in (0, os.geteuid()):
+            return path.open("rb")
+        target = _real(path)
+        top = next((top for top in map(_real, self.paths) if target != top and target.is_relative_to(top)), None)
+        if top is None:
+            raise OSError(errno.ELOOP, "a link of another account that leads elsewhere; give its target as a PATH of its own", str(path))
+        return beneath.open_file(top, target)
 
     def _of_others(self, here: Path, real: Path, names: Iterable[str]) -> list[str]:
         found = {name: self.ours.get(real / name) for name in names}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import BinaryIO, Final, Literal
 
+from hilum import beneath
 from hilum.receive.folder import Fate, TakenFile
 from hilum.receive.watched_files import WatchedFiles
 
@@ -59,12 +61,16 @@ class WatchedFolder:
         if self.when_taken == "keep":
             self.leave(taken.path)
         elif taken.fate in NOT_TAKEN:
-            moved = self._move(taken.path, REFUSED_FOLDER, has_reason=True)
-            _reason_beside(moved).write_text(f"{taken.fate}: {taken.detail}\n", encoding="utf-8")
+            self._move(taken.path, REFUSED_FOLDER, f"{taken.fate}: {taken.detail}\n")
         elif self.when_taken == "move":
-            self._move(taken.path, TAKEN_FOLDER, has_reason=False)
+            self._move(taken.path, TAKEN_FOLDER)
         else:
-            taken.path.unlink(missing_ok=True)
+            with self._folder_of(taken.path) as folder:
+                beneath.remove(folder, taken.path.name)
+
+    def open(self, file: Path) -> BinaryIO:
+        """One of its files, for reading. Raises OSError, also where a link is on the way: another account may have put it there."""
+        return beneath.open_file(self.path, file)
 
     def leave(self, file: Path) -> None:
         """It is not looked at again until it changes."""
@@ -75,17 +81,26 @@ class WatchedFolder:
         known, found = files.waiting.get(file.name), files.stamp(file.name)
         return known is not None and found is not None and known[0] != found
 
-    def _move(self, file: Path, folder: str, *, has_reason: bool) -> Path:
-        """To the same place below `folder`; nothing there is overwritten, nor by the text beside it, if there will be one."""
-        target = self.path / folder / file.relative_to(self.path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        number = 0
-        while target.exists() or (has_reason and _reason_beside(target).exists()):
-            number += 1
-            target = target.with_name(f"{file.stem}.{number}{file.suffix}")
-        file.rename(target)
-        return target
+    def _move(self, file: Path, folder: str, reason: str = "") -> None:
+        """To the same place below `folder`; nothing there is overwritten, nor by the reason in a text beside it."""
+        place = file.relative_to(self.path).parent.parts
+        with self._folder_of(file) as source, beneath.open_folder(self.path, folder, *place, make=True) as target:
+            name = _free_name(target, file, has_reason=bool(reason))
+            beneath.move(source, file.name, target, name)
+            if reason:
+                beneath.write(target, _beside(name), reason.encode())
+
+    def _folder_of(self, file: Path) -> AbstractContextManager[int]:
+        return beneath.open_folder(self.path, *file.relative_to(self.path).parent.parts)
 
 
-def _reason_beside(file: Path) -> Path:
-    return file.with_name(f"{file.name}.txt")
+def _free_name(folder: int, file: Path, *, has_reason: bool) -> str:
+    name, number = file.name, 0
+    while beneath.exists(folder, name) or (has_reason and beneath.exists(folder, _beside(name))):
+        number += 1
+        name = f"{file.stem}.{number}{file.suffix}"
+    return name
+
+
+def _beside(name: str) -> str:
+    return f"{name}.txt"

@@ -26,8 +26,8 @@ _PASSED_OVER: Final = frozenset({errno.ENOENT, errno.ELOOP, errno.EACCES, errno.
 class WatchedFiles:
     """`seen`: files that were taken, or left; they are nothing to us until they change. `waiting`: the others, as what and since when.
 
-    `below`: the folders in it, but for linked ones. What begins with a dot is somebody else's. `problems`: why entries were passed over, in
-    the words of the file system, as for a link to itself; they hold nobody up.
+    `below`: the folders in it. What begins with a dot is somebody else's. `problems`: why entries were passed over, as links are, which
+    another account may have put there; they hold nobody up.
     """
 
     folder: Path
@@ -61,7 +61,7 @@ class WatchedFiles:
     def _stamp_or(self, name: str, known: Stamp | None) -> Stamp | None:
         """As it was where a file server cannot say just now."""
         try:
-            status = (self.folder / name).stat()
+            status = (self.folder / name).lstat()
         except OSError as error:
             return None if error.errno in _PASSED_OVER else known
         return _stamp_of(status) if stat.S_ISREG(status.st_mode) else None
@@ -102,8 +102,8 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 def _stamps(entries: Iterator[os.DirEntry[str]], problems: set[str]) -> Iterator[tuple[str, Stamp]]:
     for entry in entries:
         try:
-            status = entry.stat()
-        except FileNotFoundError:  # gone meanwhile, or a link to nothing
+            status = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:  # gone meanwhile
             continue
         except OSError as error:
             if error.errno not in _PASSED_OVER:
@@ -112,8 +112,8 @@ def _stamps(entries: Iterator[os.DirEntry[str]], problems: set[str]) -> Iterator
             continue
         if stat.S_ISREG(status.st_mode):
             yield entry.name, _stamp_of(status)
-        elif stat.S_ISDIR(status.st_mode):
-            problems.add("a link to a folder; watch its target in a section of its own")
+        elif stat.S_ISLNK(status.st_mode):
+            problems.add("a link; put the file itself there, or watch the folder in a section of its own")
 
 
 def _stamp_of(status: os.stat_result) -> Stamp:

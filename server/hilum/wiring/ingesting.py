@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hilum.domain import Lane
@@ -98,7 +98,7 @@ def ingest(
         raise ConfigurationError(problems)
     with taking(settings, origin, waiting, stop, outcomes) as (intake, archive), ThreadPoolExecutor(jobs, "ingest") as threads:
         try:
-            for taken in _each(intake, walk.files(), threads, jobs * _AHEAD):
+            for taken in _each(replace(intake, open_file=walk.open), walk.files(), threads, jobs * _AHEAD):
                 heard(taken)
         finally:
             stop.set()  # after Ctrl-C a thread must not wait for a full disk

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -83,7 +84,8 @@ def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) ->
     with contextlib.suppress(OSError):
         left.begin()
     problem, passed_over = "", frozenset[str]()
-    with taking(settings, origin, partial(_say, name), stop) as (intake, _):
+    with taking(settings, origin, partial(_say, name), stop) as (found, _):
+        intake = replace(found, open_file=folder.open)
         while not stop.is_set():
             rest = _LOOK_SECONDS
             try:
