@@ -236,6 +236,12 @@ class Receive(_Section):
     reject_bytes: int | None = Field(
         None, ge=0, description="Below this much free disk space new associations are rejected (2,3,2). Default: twice reserve_bytes."
     )
+    reserve_files: int = Field(
+        1000,
+        ge=0,
+        description="Free inodes that are never used: below it C-STORE is answered 0xA700, below twice as many new associations are "
+        "rejected (2,3,2). Nothing is looked at where the file system counts none, as btrfs.",
+    )
     maximum_due_readings: int = Field(
         0, ge=0, description="With so many readings of the lanes urgent and live waiting, new associations are rejected (2,3,2); 0: never."
     )
@@ -273,6 +279,11 @@ class Receive(_Section):
         if not self.tls_port and not self.plain:
             raise ValueError("plain = false needs tls_port: no port would be open")
         return self
+
+    @property
+    def reject_below_files(self) -> int:
+        """The soft watermark of inodes."""
+        return 2 * self.reserve_files
 
     @property
     def reject_below_bytes(self) -> int:

@@ -144,6 +144,8 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "hilum_archive_free_bytes": ("Free space in the file system of the archive.", ()),
     "hilum_archive_reserve_bytes": ("Free space below which nothing more is accepted (receive.reserve_bytes).", ()),
     "hilum_archive_reject_bytes": ("Free space below which new associations are rejected (receive.reject_bytes).", ()),
+    "hilum_archive_free_files": ("Free inodes in the file system of the archive; not there where it counts none.", ()),
+    "hilum_archive_reserve_files": ("Free inodes below which nothing more is accepted (receive.reserve_files).", ()),
     "hilum_archive_pressure_bytes": ("Free space below which delivered pixels leave early (retention.pressure_free_bytes).", ()),
 }
 """Gauges read from the ledger and the disk at each scrape: name to (help, labels). No process holds them."""

@@ -13,10 +13,11 @@ import pytest
 
 
 @contextmanager
-def small_disk(folder: Path, mebibytes: int) -> Iterator[Path]:
-    """A file system of this size, mounted on `folder`. Skips the test where mounting is not allowed."""
+def small_disk(folder: Path, mebibytes: int, inodes: int = 0) -> Iterator[Path]:
+    """A file system of this size, mounted on `folder`; `inodes` 0: as many as there may be. Skips the test where that is not allowed."""
     folder.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={mebibytes}m", "tmpfs", folder], check=False).returncode:
+    options = f"size={mebibytes}m" + (f",nr_inodes={inodes}" if inodes else "")
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=False).returncode:
         pytest.skip("needs the right to mount a tmpfs")
     try:
         yield folder

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hilum.api.readiness import Facts, checks
+from hilum.api.readiness import Check, Facts, checks
 from hilum.domain import Advance, DeliveryState, ReadingState, RolloutMode
+from hilum.settings import Receive
+from hilum.store.archive import Free
 from hilum.store.rollouts import Order, Rollouts
 from hilum.telemetry import STATE_GAUGES
 from tests.support.api_client import Rig, open_rig
@@ -89,8 +91,20 @@ def test_a_full_disk_closes_the_door_only(tmp_path: Path) -> None:
     ("free", "setting"), [(10, "receive.reserve_bytes"), (11, "receive.reject_bytes"), (20, "receive.reject_bytes"), (21, "")]
 )
 def test_the_setting_that_is_crossed_is_named(free: int, setting: str) -> None:
-    (disk,) = (check for check in checks("receive", Facts(None, free, 10, reject_bytes=20)) if check.name == "disk")
+    disk = judged(Free(free))
     assert (disk.ok, (disk.advice or "").endswith(f"lower {setting}.")) == (not setting, bool(setting))
+
+
+@pytest.mark.parametrize(("files", "is_ok"), [(None, True), (100, True), (99, False), (0, False)])
+def test_a_disk_that_can_hold_no_more_files_is_not_ready(files: int | None, is_ok: bool) -> None:
+    disk = judged(Free(1 << 40, files))
+    assert disk.ok is is_ok
+    assert is_ok or "receive.reserve_files" in (disk.advice or "")
+
+
+def judged(free: Free) -> Check:
+    limits = Receive(reserve_bytes=10, reject_bytes=20, reserve_files=50)
+    return next(check for check in checks("receive", Facts(None, free, limits)) if check.name == "disk")
 
 
 def test_a_paused_destination_is_not_ready(rig: Rig) -> None:

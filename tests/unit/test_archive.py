@@ -234,7 +234,7 @@ def test_an_empty_archive_has_nothing_and_knows_its_disk(tmp_path: Path) -> None
     archive = Archive(tmp_path / "not" / "yet" / "there")
     assert list(archive.unindexed()) == []
     assert archive.sweep() == 0
-    assert archive.free_bytes() > 0
+    assert archive.free().bytes > 0
 
 
 def test_a_short_write_is_continued_and_a_full_disk_leaves_nothing(tmp_path: Path) -> None:

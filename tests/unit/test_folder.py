@@ -68,7 +68,7 @@ def test_an_object_beyond_the_limit_is_refused_and_not_waited_for(intake: Folder
 
 
 def test_files_leave_the_room_that_associations_need(settings: Settings, tmp_path: Path) -> None:
-    free = Archive(settings.archive_dir).free_bytes()
+    free = Archive(settings.archive_dir).free().bytes
     small = settings.model_copy(update={"receive": Receive(reserve_bytes=0, reject_bytes=2 * free)})
     with pytest.raises(AssertionError, match="of disk are free"), taking(small, ORIGIN, must_not_wait, threading.Event()) as (intake, _):
         intake.take(drawn(tmp_path / "1.dcm"))

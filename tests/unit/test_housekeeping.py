@@ -149,7 +149,7 @@ def test_under_pressure_as_much_leaves_as_is_missing(tiny_disk: Path) -> None:
     assert kept == sorted(kept), "the oldest first"
     assert kept[0] is False
     assert kept[-1] is True
-    assert keeper._archive.free_bytes() >= 12 * MIB
+    assert keeper._archive.free().bytes >= 12 * MIB
     keeper.stop()
 
 

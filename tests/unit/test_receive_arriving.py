@@ -25,7 +25,7 @@ from hilum.receive.store_command import StoreCommand
 from hilum.receive.streaming.provider import Unread
 from hilum.receive.taking import PiecesOnly, Taken
 from hilum.settings import Receive
-from hilum.store.archive import Archive
+from hilum.store.archive import Archive, Free
 from hilum.store.ledger import Ledger
 from tests.support.listening import make_settings, unindexed
 from tests.support.storing import data_set, element, meta
@@ -119,11 +119,11 @@ def test_a_deflated_data_set_is_read_again_for_its_pixels(house: House) -> None:
 class Disk(Archive):
     """An archive that says how much is free as often as it is asked."""
 
-    asked, free = 0, 1 << 40
+    asked, left = 0, 1 << 40
 
-    def free_bytes(self) -> int:
+    def free(self) -> Free:
         self.asked += 1
-        return self.free
+        return Free(self.left)
 
 
 RESERVE, ASSOCIATIONS = 1 << 30, 4
@@ -160,15 +160,15 @@ def test_a_disk_with_room_is_looked_at_every_16_mib(disk: Disk, house: House) ->
         for _ in range(50):
             arriving.write([memoryview(bytes(1 << 20))])
         assert 1 + 2 <= disk.asked <= 1 + 3
-        disk.free = RESERVE
+        disk.left = RESERVE
         assert taken(arriving) <= 16 << 20
 
 
 def test_a_disk_that_is_nearly_full_is_looked_at_before_its_reserve_is_used_by_all_who_may_come(disk: Disk, house: House) -> None:
     room = 1 << 20
-    disk.free = RESERVE + room
+    disk.left = RESERVE + room
     with arriving_at(disk, house) as arriving:
-        disk.free = RESERVE
+        disk.left = RESERVE
         assert 0 < taken(arriving) <= room // ASSOCIATIONS
 
 

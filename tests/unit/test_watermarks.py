@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hilum.domain import Lane
+from hilum.receive.indexer import Indexer
+from hilum.receive.intake import Intake
+from hilum.receive.refusals import OutOfResources
 from hilum.receive.watermarks import Watermarks
-from hilum.settings import Receive
+from hilum.settings import Receive, Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.views import LedgerViews
@@ -84,6 +88,31 @@ def test_a_full_disk_rejects_before_it_refuses(tiny_disk: Path, street: Street) 
     assert "3 MiB of disk are free, 4 MiB are wanted" in rejection.advice
     (tiny_disk / "fill").unlink()
     assert found.rejection() is None
+
+
+def test_a_disk_that_can_hold_few_files_more_rejects_before_it_refuses(tmp_path: Path, street: Street) -> None:
+    with small_disk(tmp_path / "disk", 8, inodes=260) as folder:
+        found = watermarks(folder, street, reserve_bytes=0, reserve_files=50)
+        assert found.rejection() is None
+        fill_inodes(folder, leave=99)
+        rejection = found.rejection()
+        assert rejection is not None
+        assert (rejection.reason, (rejection.result, rejection.source, rejection.diagnostic)) == ("disk_nearly_full", (2, 3, 2))
+        assert "99 inodes are free, 100 are wanted" in rejection.advice
+        intake = Intake(Receive(reserve_bytes=0, reserve_files=50), archive := Archive(folder), indexer_of(archive, street))
+        assert intake.require_room(1) > 0, "what is open may finish"
+        fill_inodes(folder, leave=49)
+        with pytest.raises(OutOfResources, match="nearly full"):
+            intake.require_room(1)
+
+
+def fill_inodes(folder: Path, leave: int) -> None:
+    while os.statvfs(folder).f_favail > leave:
+        (folder / f"{os.statvfs(folder).f_favail}.empty").touch()
+
+
+def indexer_of(archive: Archive, street: Street) -> Indexer:
+    return Indexer(Settings(), street.ledger, archive)
 
 
 def test_without_a_mount_a_watermark_above_the_disk_does_the_same(tmp_path: Path, street: Street) -> None:

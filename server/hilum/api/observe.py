@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hilum.api.readiness import FAILING_SECONDS, ROLES, STALE_SECONDS, Facts, Role, checks
 from hilum.dimse.own_certificate import expires_at
 from hilum.errors import Retry
 from hilum.settings import Settings
+from hilum.store.archive import Archive, Free
 from hilum.store.views import LedgerViews
 from hilum.telemetry import Sample
 
@@ -37,8 +36,7 @@ class Observer:
             processes, destinations = self.views.processes(), self.views.destinations()
             failing = self.views.failing(self.clock() - FAILING_SECONDS)
         except Retry as error:
-            limits = self.settings.receive
-            return Facts(error.detail, self.free_bytes(), limits.reserve_bytes, reject_bytes=limits.reject_below_bytes)
+            return Facts(error.detail, self.free(), self.settings.receive)
         return self.judge(processes, destinations, failing)
 
     def judge(self, processes: Sequence[Item], destinations: Sequence[Item], failing: Sequence[Item]) -> Facts:
@@ -46,12 +44,14 @@ class Observer:
         paused = {item["name"] for item in destinations if item["is_paused"]}
         counts = {item["destination"]: item["items"] for item in failing}
         limits, configured = self.settings.receive, self.settings.destinations
-        watermarks = (self.free_bytes(), limits.reserve_bytes)
-        return Facts(None, *watermarks, processes, paused, counts, configured, self.host, limits.reject_below_bytes)
+        return Facts(None, self.free(), limits, processes, paused, counts, configured, self.host)
 
-    def free_bytes(self) -> int:
-        """Free space where the archive is, or will be."""
-        return free_bytes(self.settings.archive_dir)
+    def free(self) -> Free | None:
+        """What is left where the archive is, or will be; None: its file system fails, as a dead mount does."""
+        try:
+            return Archive(self.settings.archive_dir).free()
+        except OSError:
+            return None
 
     def samples(self) -> Iterator[Sample]:
         """Values of `telemetry.STATE_GAUGES`."""
@@ -70,20 +70,14 @@ class Observer:
         yield "hilum_instances_recorded", (), totals["instances"]
 
 
-def free_bytes(folder: Path) -> int:
-    """Free space where `folder` is, or will be; -1 in a file system that fails, as a dead mount does."""
-    try:
-        there = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-        return shutil.disk_usage(there).free
-    except OSError:
-        return -1
-
-
 def _of_facts(facts: Facts, roles: Iterable[Role]) -> Iterator[Sample]:
     yield "hilum_ledger_up", (), facts.ledger_problem is None
-    yield "hilum_archive_free_bytes", (), max(0, facts.free_bytes)
-    yield "hilum_archive_reserve_bytes", (), facts.reserve_bytes
-    yield "hilum_archive_reject_bytes", (), facts.reject_bytes
+    yield "hilum_archive_free_bytes", (), facts.free.bytes if facts.free else 0
+    yield "hilum_archive_reserve_bytes", (), facts.limits.reserve_bytes
+    yield "hilum_archive_reject_bytes", (), facts.limits.reject_below_bytes
+    if facts.free is None or facts.free.files is not None:
+        yield "hilum_archive_free_files", (), (facts.free.files or 0) if facts.free else 0
+    yield "hilum_archive_reserve_files", (), facts.limits.reserve_files
     for role in roles:
         yield "hilum_role_ready", (role,), all(check.ok for check in checks(role, facts))
     for name in sorted(facts.destinations):

@@ -111,10 +111,12 @@ def _text(path: Path | None) -> str:
 def _require_room(parts: Parts) -> None:
     """Work that makes rows and documents waits while the listener rejects associations (promise 3): 503 with Retry-After."""
     limits = parts.settings.receive
-    if (free := parts.observer.free_bytes()) < 0:
+    if (free := parts.observer.free()) is None:
         raise Retry("the archive's file system fails: mount it again", after_seconds=_LATER_SECONDS)
-    if free < limits.reject_below_bytes:
+    if free.bytes < limits.reject_below_bytes:
         raise Retry("the disk is nearly full: free space", after_seconds=_LATER_SECONDS)
+    if free.files is not None and free.files < limits.reject_below_files:
+        raise Retry("the disk can hold hardly any file more: delete some", after_seconds=_LATER_SECONDS)
     maximum = limits.maximum_due_readings
     if maximum and parts.views.due_readings(maximum) >= maximum:
         raise Retry("too many readings wait already (receive.maximum_due_readings)", after_seconds=_LATER_SECONDS)

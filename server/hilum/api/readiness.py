@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from hilum.settings import Receive
+from hilum.store.archive import Free
 from hilum.store.database import DAMAGED, RESTORE
 
 Role = Literal["receive", "analyse", "deliver"]
@@ -28,17 +30,19 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was seen just now. `ledger_problem` None: the ledger answers. `host` None: processes of every host count."""
+    """What was seen just now. `ledger_problem` None: the ledger answers. `host` None: processes of every host count.
+
+    `free` of the archive's file system; None: that fails. `limits` are its watermarks.
+    """
 
     ledger_problem: str | None
-    free_bytes: int
-    reserve_bytes: int
+    free: Free | None
+    limits: Receive
     processes: Sequence[Mapping[str, Any]] = ()
     paused: Collection[str] = ()
     failing: Mapping[str, int] = field(default_factory=dict)
     destinations: Collection[str] = ()
     host: str | None = None
-    reject_bytes: int = 0
 
 
 def checks(role: Role, facts: Facts) -> list[Check]:
@@ -80,16 +84,21 @@ def _process(process: str, facts: Facts) -> Check:
 
 
 def _disk(facts: Facts) -> Check:
-    if facts.free_bytes < 0:
+    if (free := facts.free) is None:
         return Check("disk", ok=False, detail="the archive's file system fails", advice="Mount it again; the log says what it answers.")
-    detail = f"{facts.free_bytes / 1e9:.1f} GB free, {facts.reserve_bytes / 1e9:.1f} GB reserved"
-    if facts.free_bytes > max(facts.reserve_bytes, facts.reject_bytes):
-        return Check("disk", ok=True, detail=detail)
-    setting = "receive.reserve_bytes"
-    if facts.free_bytes > facts.reserve_bytes:
-        detail += f"; below {facts.reject_bytes / 1e9:.1f} GB new associations are rejected"
-        setting = "receive.reject_bytes"
-    return Check("disk", ok=False, detail=detail, advice=f"Free space in the archive's file system, or lower {setting}.")
+    reserve, reject = facts.limits.reserve_bytes, facts.limits.reject_below_bytes
+    detail = f"{free.bytes / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved"
+    if free.bytes <= reject:
+        setting = "receive.reserve_bytes"
+        if free.bytes > reserve:
+            detail += f"; below {reject / 1e9:.1f} GB new associations are rejected"
+            setting = "receive.reject_bytes"
+        return Check("disk", ok=False, detail=detail, advice=f"Free space in the archive's file system, or lower {setting}.")
+    if free.files is not None and free.files < facts.limits.reject_below_files:
+        detail = f"{free.files} inodes free; below {facts.limits.reject_below_files} new associations are rejected"
+        advice = "Delete files in the archive's file system, or lower receive.reserve_files."
+        return Check("disk", ok=False, detail=detail, advice=advice)
+    return Check("disk", ok=True, detail=detail)
 
 
 def _destination(name: str, facts: Facts) -> Check:

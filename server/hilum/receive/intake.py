@@ -52,8 +52,9 @@ class Intake:
 
     def require_room(self, more: int) -> int:
         """Refuse before the disk is full or the queue too long (promise 3): `more` bytes come. How many may follow before the next look."""
-        room = self._archive.free_bytes() - more - self._settings.reserve_bytes
-        if room < 0:
+        free = self._archive.free()
+        room = free.bytes - more - self._settings.reserve_bytes
+        if room < 0 or (free.files is not None and free.files < self._settings.reserve_files):
             raise OutOfResources("Storage is nearly full; send again later")
         if self._indexer.is_overloaded:
             raise OutOfResources("The ledger is not available; send again later")

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import IO, BinaryIO, Self
+from typing import IO, BinaryIO, NamedTuple, Self
 
 from hilum.store.directory_sync import make_durable_folder, sync_file_system, sync_folder
 from hilum.store.naming import NameSync, Naming, naming_of
@@ -47,6 +47,19 @@ def quarantine_path(path: str) -> str:
 def place_of_quarantined(path: str) -> str:
     """The place, relative to the archive, of an object that lies in quarantine."""
     return path.removeprefix(f"{_QUARANTINE}/")
+
+
+class Free(NamedTuple):
+    """What is left of a file system: bytes, and how many files more it can hold. None: it does not count them, as btrfs."""
+
+    bytes: int
+    files: int | None = None
+
+
+def free_in(folder: Path | str) -> Free:
+    """What is left for us in the file system of a folder: a file needs an inode, beside its bytes. Raises OSError."""
+    found = os.statvfs(folder)
+    return Free(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
 
 
 def place_of(file: Path | str) -> str:
@@ -305,13 +318,12 @@ class Archive:
             return [unindexed / process]
         return sorted(unindexed.iterdir()) if unindexed.is_dir() else []
 
-    def free_bytes(self) -> int:
-        """Free space for us on the archive's file system."""
+    def free(self) -> Free:
+        """What is left for us in the archive's file system, or in that where it will be. Raises OSError."""
         try:
-            found = os.statvfs(self._root)
+            return free_in(self._root)
         except FileNotFoundError:
-            found = os.statvfs(next(folder for folder in self.root.absolute().parents if folder.exists()))
-        return found.f_bavail * found.f_frsize
+            return free_in(next(folder for folder in self.root.absolute().parents if folder.exists()))
 
 
 class Incoming:

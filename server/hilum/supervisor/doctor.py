@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from hilum.models.build import is_built, speed_advice, tree_of
 from hilum.receive import compiled as receiving
 from hilum.receive.tls import ServerTls
 from hilum.settings import Receive, Sender, Settings, Watch
+from hilum.store.archive import Free, free_in
 from hilum.store.direct_io import takes_direct_io
 from hilum.store.naming import naming_of
 from hilum.store.revision import ADVICE_IF_NEWER, REVISION, current_revision, is_newer
@@ -73,13 +73,14 @@ def _state_folder(settings: Settings) -> Iterator[Check]:
         yield Check("state folder", ok=False, detail=f"{folder} is not writable", advice=advice)
         return
     yield Check("state folder", ok=True, detail=f"{folder.resolve()}{'' if folder.exists() else ' (will be made)'}")
-    yield _disk(settings, shutil.disk_usage(existing).free)
+    yield _disk(settings, free_in(existing))
     if settings.receive.direct_io:
         yield _direct_io(settings, existing)
 
 
-def _disk(settings: Settings, free: int) -> Check:
+def _disk(settings: Settings, left: Free) -> Check:
     reserve, reject = settings.receive.reserve_bytes, settings.receive.reject_below_bytes
+    free, files = left.bytes, settings.receive.reject_below_files
     syncs = naming_of(settings.archive_dir, settings.receive.name_sync).syncs
     detail = f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {syncs} sync{'s'[: syncs > 1]} a received object"
     if free <= reserve:
@@ -89,6 +90,9 @@ def _disk(settings: Settings, free: int) -> Check:
         return Check(
             "disk", ok=False, detail=detail, advice="Free space, or lower receive.reject_bytes (default: twice receive.reserve_bytes)."
         )
+    if left.files is not None and left.files < files:
+        detail = f"{left.files} inodes free; below {files} new associations are rejected"
+        return Check("disk", ok=False, detail=detail, advice="Delete files in this file system, or lower receive.reserve_files.")
     return Check("disk", ok=True, detail=detail)
 
 

@@ -102,7 +102,7 @@ class Housekeeper:
 
     def _relieve(self) -> None:
         """Under disk pressure: what is delivered leaves early, as much as is missing. What that was not enough for waits a turn."""
-        missing = self._settings.pressure_free_bytes - self._archive.free_bytes()
+        missing = self._settings.pressure_free_bytes - self._archive.free().bytes
         while missing > 0 and self._may_go_on():
             freed = self._retention.release(Rule(_EVERY_LANE, self._clock(), "pressure"), bytes_wanted=missing)
             if not freed:
