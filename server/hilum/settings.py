@@ -133,7 +133,7 @@ _MANIFESTS = Path(__file__).resolve().parents[2] / "model_repository"
 _SQLITE, _POSTGRESQL = "sqlite:///", "postgresql+psycopg://"
 # As SQLAlchemy divides it; else what is left of a password with an @ in it is taken for a host, or a port, and shown in errors.
 _SERVER = re.compile(r"([^@]*@)?(\[[^]@/?]+\]|[^][@:/?]*)(:[0-9]+)?([/?].*)?")
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def is_ae_title(text: str) -> bool:
@@ -677,7 +677,7 @@ class Api(_Section):
     port: Port = Field(8640, description="TCP port of REST, health and metrics.")
     token: str = Field(
         "",
-        description="Bearer token for /api and password of the pages; empty: none, loopback only. Give it by HILUM_API__TOKEN.",
+        description="Bearer token for /api and password of the pages; empty: none, loopback only.",
         repr=False,
     )
 
@@ -691,7 +691,7 @@ class Api(_Section):
 
     @model_validator(mode="after")
     def _token_when_public(self) -> Api:
-        if self.host not in _LOOPBACK and not self.token:
+        if self.host not in LOOPBACK and not self.token:
             raise ValueError(f'host {self.host} is not loopback, so set a token (HILUM_API__TOKEN) or host = "127.0.0.1"')
         return self
 
@@ -933,6 +933,8 @@ _NAMED: Mapping[str, tuple[type[_Section], str]] = {
 }
 
 _SECRETS = {("api", "token"), ("ledger", "url")}
+_SECRET_NAME = re.compile("token$|password|secret|webhook", re.IGNORECASE)
+_PASSWORD = re.compile("://[^/@]*:[^/@]+@")
 
 # What was a table of its own once, and is in the senders' now.
 _MOVED: Mapping[tuple[str, ...], str] = {
@@ -987,6 +989,22 @@ def load(path: Path | None = None) -> Settings:
     if problems:
         raise ConfigurationError(problems)
     return settings
+
+
+def secrets_in(file: Path) -> list[str]:
+    """Settings in a file that nobody else should read: tokens, passwords, also that in an address. Raises ConfigurationError."""
+    return list(_secrets((), _content(file)))
+
+
+def _secrets(place: tuple[str, ...], value: object) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _secrets((*place, str(name)), item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _secrets(place, item)
+    elif isinstance(value, str) and value and (_SECRET_NAME.search(place[-1]) or _PASSWORD.search(value)):
+        yield ".".join(place)
 
 
 def _content(file: Path) -> dict[str, Any]:

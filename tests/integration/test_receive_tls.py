@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import socket
@@ -19,6 +20,7 @@ from load_tests.phantom import make_instance, save
 from tests.support.certificates import Authority, Identity
 from tests.support.listening import ListenerProcess, data_set_of, make_settings
 from tests.support.peers import require_program
+from tests.support.raw_scu import RawScu, rejection_of
 from tests.support.waiting import wait_for
 
 
@@ -42,10 +44,18 @@ def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
         "tls_certificate_file": own.certificate,
         "tls_key_file": own.key,
         "tls_client_ca_file": authority.file,
+        "tls_crl_file": authority.revocations(),
         "acse_timeout_seconds": 3,
     }
-    with ListenerProcess(make_settings(folder / "state", listener=request.param, **tls)) as running:
+    bound = {"BOUND": {"certificate_names": ["modality"]}, "FINGERED": {"certificate_names": [fingerprint(sender)]}}
+    with ListenerProcess(make_settings(folder / "state", bound, listener=request.param, **tls)) as running:
         yield Site(running, authority, sender, own)
+
+
+def fingerprint(identity: Identity) -> str:
+    """As openssl says it, with colons."""
+    der = ssl.PEM_cert_to_DER_cert(identity.certificate.read_text())
+    return f"sha256:{hashlib.sha256(der).digest().hex(':').upper()}"
 
 
 def storescu(site: Site, identity: Identity | None, calling: str, *files: Path) -> subprocess.CompletedProcess[str]:
@@ -116,6 +126,39 @@ def test_plain_dicom_on_the_tls_port_is_told_so(site: Site) -> None:
     before = failures(site)
     assert plain_echo(site.listener.tls_port) != 0
     assert "is no TLS" in advice_of_the_newest_failure(site, before)
+
+
+@pytest.mark.parametrize("title", ["BOUND", "FINGERED"])
+def test_a_certificate_of_one_sender_does_not_pass_for_another(site: Site, tmp_path: Path, title: str) -> None:
+    file = save(make_instance(310, rows=64, columns=64), tmp_path / "1.dcm")
+    assert storescu(site, site.sender, title, file).returncode == 0
+    assert storescu(site, site.authority.identity("other"), title, file).returncode != 0
+    assert rejection_of(RawScu(site.listener.port, calling=title).assoc), "nor without TLS"
+    query = f"SELECT * FROM association WHERE calling_ae_title = '{title}' AND outcome = 'rejected' ORDER BY id"
+    by_tls, plain = wait_for(lambda: len(rows := site.listener.rows(query)) == 2 and rows, what="both rows")
+    assert {row["reason"] for row in (by_tls, plain)} == {"certificate_not_of_ae_title"}
+    assert f"Its certificate holds none of senders.{title}.certificate_names" in by_tls["advice"]
+    assert "It showed no certificate" in plain["advice"]
+    assert storescu(site, site.authority.identity("other"), "UNBOUND", file).returncode == 0, "others are as before"
+
+
+def test_a_revoked_certificate_is_refused_without_restart_and_others_are_not(site: Site, tmp_path: Path) -> None:
+    file, leaver = save(make_instance(311, rows=64, columns=64), tmp_path / "1.dcm"), site.authority.identity("leaver")
+    assert storescu(site, leaver, "LEAVER", file).returncode == 0
+    before = failures(site)
+    site.authority.revocations(leaver)
+    assert storescu(site, leaver, "LEAVER", file).returncode != 0
+    assert "its authority has revoked it" in advice_of_the_newest_failure(site, before)
+    assert storescu(site, site.sender, "STAYS", file).returncode == 0
+
+
+def test_a_list_of_revoked_certificates_that_has_expired_lets_nobody_in(site: Site, tmp_path: Path) -> None:
+    file, before = save(make_instance(312, rows=64, columns=64), tmp_path / "1.dcm"), failures(site)
+    site.authority.revocations(has_expired=True)
+    assert storescu(site, site.sender, "LATE", file).returncode != 0
+    assert "receive.tls_crl_file has expired" in advice_of_the_newest_failure(site, before)
+    site.authority.revocations()
+    assert storescu(site, site.sender, "LATE", file).returncode == 0
 
 
 def test_old_tls_is_refused(site: Site) -> None:

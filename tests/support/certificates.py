@@ -37,6 +37,21 @@ class Authority:
         self._openssl("x509", "-req", "-in", str(request), "-out", str(made.certificate), *signing)
         return made
 
+    def revocations(self, *revoked: Identity, has_expired: bool = False) -> Path:
+        """A new list of what the authority has revoked, these and what it had revoked before."""
+        database, number, configuration = (self._folder / name for name in ("index.txt", "crlnumber", "ca.cnf"))
+        if not database.exists():
+            database.touch()
+            number.write_text("01\n")
+        own = f"certificate={self.file}\nprivate_key={self._own.key}\ndefault_md=sha256\ndatabase={database}\ncrlnumber={number}\n"
+        configuration.write_text(f"[ca]\ndefault_ca=own\n[own]\n{own}")
+        for identity in revoked:
+            self._openssl("ca", "-config", str(configuration), "-revoke", str(identity.certificate))
+        made = self._folder / "revoked.pem"
+        holds = ["-crl_lastupdate", "20200101000000Z", "-crl_nextupdate", "20200102000000Z"] if has_expired else ["-crldays", "2"]
+        self._openssl("ca", "-config", str(configuration), "-gencrl", "-out", str(made), *holds)
+        return made
+
     def encrypted(self, identity: Identity) -> Path:
         """Its key, with a password."""
         made = identity.key.with_suffix(".encrypted.key")

@@ -9,18 +9,20 @@ import ssl
 import subprocess
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from hilum.api.observe import Observer
 from hilum.deliver.connection import Connection, ConnectionLost
 from hilum.deliver.tls import Tls, secure
 from hilum.dimse.own_certificate import expires_at
 from hilum.errors import Retry
-from hilum.receive.tls import HandshakeFailed, ServerTls, shake_hands
-from hilum.settings import Receive, Settings
+from hilum.receive.tls import HandshakeFailed, ServerTls, certificate_names, shake_hands
+from hilum.settings import Receive, Sender, Settings
 from hilum.store.views import LedgerViews
 from tests.support.certificates import Authority, Identity
 from tests.support.ledgers import migrated_sqlite
@@ -144,3 +146,51 @@ def test_metrics_tell_when_ours_expire(tmp_path: Path, valid: Identity) -> None:
     found = [(labels, value) for name, labels, value in Observer(settings, views, lambda: 0.0).samples() if "certificate" in name]
     assert found == [(("receive",), expires_at(valid.certificate)), (("destinations.pacs",), expires_at(valid.certificate))]
     views.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ("CR1.Hospital.example", "cr1.hospital.example"),
+        ("urn:oid:1.2.3", "urn:oid:1.2.3"),
+        ("https://Hospital.example/CR1", "https://Hospital.example/CR1"),
+        (f"SHA256:{'AB:' * 31}CD", f"sha256:{'ab' * 31}cd"),
+    ],
+)
+def test_names_of_certificates_compare_as_the_standard_says(said: str, name: str) -> None:
+    assert Sender(certificate_names=(said,)).certificate_names == (name,)
+
+
+@pytest.mark.parametrize("wrong", ["", " ", "sha256:", "sha256:abcd", f"sha256:{'g' * 64}"])
+def test_what_can_name_no_certificate_is_refused(wrong: str) -> None:
+    with pytest.raises(ValidationError):
+        Sender(certificate_names=(wrong,))
+
+
+def test_a_common_name_does_not_pass_for_a_fingerprint(authority: Authority, valid: Identity) -> None:
+    """Its authority may sign whatever name it is asked for."""
+    forged = authority.identity(f"sha256:{'ab' * 25}", "DNS:cr1.test", "URI:urn:cr:1")
+    shown = names_shown_by(forged, valid, authority)
+    assert {name for name in shown if not name.startswith("sha256:")} == {"cr1.test", "urn:cr:1"}
+    assert [len(name) for name in shown if name.startswith("sha256:")] == [len("sha256:") + 64]
+    assert f"sha256:{'ab' * 25}" not in shown
+
+
+def names_shown_by(client: Identity, server: Identity, authority: Authority) -> frozenset[str]:
+    """What the receiver reads of a sender's certificate after a handshake."""
+    receiving, sending = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=authority.file)
+    receiving.load_cert_chain(server.certificate, server.key)
+    receiving.load_verify_locations(authority.file)
+    receiving.verify_mode = ssl.CERT_REQUIRED
+    sending.load_cert_chain(client.certificate, client.key)
+    sending.check_hostname = False
+    ours, theirs = socket.socketpair()
+    with ours, theirs, ThreadPoolExecutor(1) as threads:
+        answer = threads.submit(sending.wrap_socket, theirs)
+        with receiving.wrap_socket(ours, server_side=True) as secured, answer.result():
+            return certificate_names(secured)
+
+
+def test_without_tls_there_is_no_name() -> None:
+    with socket.socket() as plain:
+        assert certificate_names(plain) == certificate_names(None) == frozenset()

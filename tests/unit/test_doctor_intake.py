@@ -11,13 +11,16 @@ import pytest
 from hilum.deliver.tls import Tls
 from hilum.errors import Retry
 from hilum.receive.compiled import loaded
-from hilum.settings import Settings
+from hilum.settings import Settings, load
 from hilum.store.archive import Archive
 from hilum.store.direct_io import takes_direct_io
 from hilum.supervisor.check import Check
+from hilum.supervisor.check_access import secrets
 from hilum.supervisor.doctor import examine
 from load_tests.serving import free_ports
+from tests.support.accounts import STRANGER, open_to_all
 from tests.support.certificates import Authority
+from tests.support.disks import small_disk
 
 
 def found(tmp_path: Path, **sections: object) -> dict[str, Check]:
@@ -134,3 +137,86 @@ def test_direct_io_is_said_where_it_works(tmp_path: Path) -> None:
     check = found(tmp_path, receive={"port": receive, "direct_io": True})["direct I/O"]
     assert check.ok, check.detail
     assert check.detail.startswith("large objects go past the page cache")
+
+
+def test_a_list_of_revoked_certificates_that_has_expired_is_a_problem(tmp_path: Path) -> None:
+    authority, (port,) = Authority(tmp_path / "certificates"), free_ports(1)
+    own = authority.identity("hilum", "IP:127.0.0.1")
+    tls = {"plain": False, "tls_port": port, "tls_certificate_file": own.certificate, "tls_key_file": own.key}
+    tls |= {"tls_client_ca_file": authority.file, "tls_crl_file": authority.revocations()}
+    good = found(tmp_path, receive=tls)["receive CRL"]
+    assert good.ok
+    assert "the list of revoked certificates holds until" in good.detail
+    authority.revocations(has_expired=True)
+    expired = found(tmp_path, receive=tls)["receive CRL"]
+    assert (expired.ok, expired.detail) == (False, "a list of revoked certificates expired on 2020-01-02")
+    none = found(tmp_path, receive={**tls, "tls_crl_file": own.certificate})["receive TLS"]
+    assert (none.ok, "holds no certificate revocation list" in none.detail) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("receive", "is_open"),
+    [
+        ({}, True),
+        ({"host": "127.0.0.1"}, False),
+        ({"peers": ["10.0.0.0/8"]}, False),
+        ({"calling_ae_titles": ["ROUTER"]}, False),
+    ],
+)
+def test_that_anybody_may_send_is_said(tmp_path: Path, receive: dict[str, object], is_open: bool) -> None:
+    (port,) = free_ports(1)
+    check = found(tmp_path, receive={"port": port, **receive})["senders"]
+    assert check.ok
+    assert check.detail.startswith("ANYBODY") is is_open
+
+
+def test_a_disk_that_can_hold_few_files_more_is_a_problem(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    with small_disk(tmp_path / "state", 8, inodes=260):
+        few = found(tmp_path, receive={"port": port, "reserve_bytes": 0, "reserve_files": 200})["disk"]
+        assert (few.ok, few.advice) == (False, "Delete files in this file system, or lower receive.reserve_files.")
+        assert found(tmp_path, receive={"port": port, "reserve_bytes": 0, "reserve_files": 50})["disk"].ok
+
+
+def secrets_of(folder: Path, **sections: object) -> Check:
+    settings = load(folder / "hilum.toml").model_copy(update=sections)
+    (check,) = secrets(settings, folder / "hilum.toml")
+    return check
+
+
+@pytest.mark.parametrize(("mode", "is_ok"), [(0o600, True), (0o640, False), (0o604, False), (0o644, False)])
+@pytest.mark.parametrize("text", ['[api]\ntoken = "t"', '[ledger]\nurl = "postgresql+psycopg://hilum:secret@db/hilum"'])
+def test_a_settings_file_with_a_secret_is_closed_to_other_accounts(text: str, mode: int, is_ok: bool) -> None:
+    with open_to_all() as site:
+        file = site / "hilum.toml"
+        file.write_text(text)
+        file.chmod(mode)
+        os.chown(file, STRANGER, STRANGER)
+        check = secrets_of(site)
+        assert check.ok is is_ok
+        assert is_ok or str(file) in check.advice
+
+
+def test_a_group_that_root_has_chosen_may_read_secrets_and_anybody_settings_without(tmp_path: Path) -> None:
+    with open_to_all() as site:
+        (site / "hilum.toml").write_text('[api]\ntoken = "t"')
+        (site / "hilum.toml").chmod(0o640)
+        assert secrets_of(site).ok, "as the steps for systemd make it: root:hilum"
+        (site / "hilum.toml").write_text('[ledger]\nurl = "postgresql+psycopg://hilum@db/hilum"')
+        (site / "hilum.toml").chmod(0o644)
+        assert secrets_of(site).ok, "it holds none"
+
+
+def test_a_key_that_others_may_read_is_a_problem() -> None:
+    with open_to_all() as site:
+        own = Authority(site / "certificates").identity("hilum", "IP:127.0.0.1")
+        (site / "certificates").chmod(0o755)
+        (site / "hilum.toml").write_text(
+            f'[receive]\ntls_port = 2762\ntls_certificate_file = "{own.certificate}"\ntls_key_file = "{own.key}"\n'
+            f'[destinations.pacs]\ntls = true\ncertificate_file = "{own.certificate}"\nkey_file = "{own.key}"'
+        )
+        own.key.chmod(0o644)
+        check = secrets_of(site)
+        assert (check.ok, str(own.key) in check.detail) == (False, True)
+        own.key.chmod(0o600)
+        assert secrets_of(site).ok

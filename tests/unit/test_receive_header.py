@@ -215,6 +215,12 @@ def test_a_large_object_with_a_small_header_is_fine() -> None:
         ("1.\u0663", False),
         ("1" * 65, False),
         ("../1", False),
+        ("0", False),
+        ("0.0", False),
+        ("00", False),
+        ("0.0.0.0", False),
+        ("0.1", True),
+        ("1.0", True),
     ],
 )
 def test_what_may_be_a_uid(text: str, good: bool) -> None:
@@ -248,3 +254,14 @@ def test_a_damaged_data_set_is_read_or_refused(syntax: str, data: st.DataObject)
         position = data.draw(st.integers(0, len(damaged) - 5))
         damaged[position : position + 4] = struct.pack("<L", data.draw(st.one_of(st.integers(0, 2**32 - 1), st.just(0xFFFFFFFF))))
     read_or_refuse(bytes(damaged[: data.draw(st.integers(0, len(damaged)))]), syntax)
+
+
+@pytest.mark.parametrize("tag", [0x00080018, 0x0020000D, 0x0020000E])
+@pytest.mark.parametrize(
+    ("uid", "said"), [("0.0", "is all zeros; fill it in"), ("", "is missing; fill it in"), ("1..2", "is not a valid UID")]
+)
+def test_a_uid_that_names_nothing_is_refused_and_the_sender_is_told_what_to_do(tag: int, uid: str, said: str) -> None:
+    encoded = b"".join(uid_element(each, uid if each == tag else "1.2.3") for each in (0x00080016, 0x00080018, 0x0020000D, 0x0020000E))
+    with pytest.raises(CannotUnderstand, match=said) as refused:
+        read_header(encoded, ExplicitVRLittleEndian)
+    assert len(refused.value.comment) <= COMMENT_LENGTH

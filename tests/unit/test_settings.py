@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from sqlalchemy import make_url
 
 from hilum.errors import ConfigurationError
-from hilum.settings import Settings, describe, load, restore
+from hilum.settings import Settings, describe, load, restore, secrets_in
 
 
 @pytest.fixture(autouse=True)
@@ -320,3 +320,24 @@ def test_every_setting_is_described() -> None:
     assert len({name for name, *_ in describe()}) > 50
     assert "receive.port" in {name for name, *_ in describe()}
     assert isinstance(Settings(), Settings)
+
+
+def test_settings_that_need_certificates_of_senders_say_so(tmp_path: Path) -> None:
+    file = tmp_path / "hilum.toml"
+    file.write_text('[senders.CR1]\ncertificate_names = ["cr1.example"]')
+    with pytest.raises(ConfigurationError, match=r"CR1: certificate_names needs receive.tls_client_ca_file"):
+        load(file)
+    file.write_text('[receive]\ntls_port = 2762\ntls_certificate_file = "c"\ntls_key_file = "k"\ntls_crl_file = "r"')
+    with pytest.raises(ConfigurationError, match=r"tls_crl_file needs tls_client_ca_file"):
+        load(file)
+
+
+def test_secrets_are_found_in_a_settings_file_wherever_they_stand(tmp_path: Path) -> None:
+    file = tmp_path / "hilum.toml"
+    file.write_text(
+        '[api]\ntoken = "t"\n[ledger]\nurl = "postgresql+psycopg://hilum:p@db/hilum"\n[[people]]\npassword = "p"\n'
+        '[site]\nname = "St. Token\'s"\n[tracing]\nendpoint = "http://127.0.0.1:4318/v1/traces"'
+    )
+    assert secrets_in(file) == ["api.token", "ledger.url", "people.password"]
+    file.write_text('[api]\ntoken = ""\n[ledger]\nurl = "postgresql+psycopg://hilum@db/hilum"')
+    assert secrets_in(file) == []

@@ -44,10 +44,11 @@ def serve(
 def check(config: Config = None) -> None:
     """Examine the installation: settings, ports, disk, ledger, Triton, releases, destinations. Says what to do about each problem."""
     settings = settings_of(config)
+    from hilum.settings import find_file  # noqa: PLC0415 - imports pydantic
     from hilum.supervisor.doctor import examine  # noqa: PLC0415 - imports every room
 
     with explained():
-        findings = list(examine(settings))
+        findings = list(examine(settings, find_file(config)))
     for finding in findings:
         print(f"{'ok     ' if finding.ok else 'PROBLEM'} {finding.name}: {finding.detail}")
         if not finding.ok and finding.advice:

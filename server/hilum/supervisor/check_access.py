@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hilum.settings import Settings
+from hilum.settings import Settings, secrets_in
 from hilum.supervisor.check import AS_SERVER, Check
 from hilum.wiring.same_user import ledger_files
 from hilum.wiring.watching import LISTS_FOLDER
@@ -31,6 +31,28 @@ def access(settings: Settings) -> Iterator[Check]:
         yield Check("access", ok=False, detail=f"every account of this machine may read {named}", advice=advice)
     else:
         yield Check("access", ok=True, detail="ledger and archive are closed to other accounts")
+
+
+def secrets(settings: Settings, file: Path | None) -> Iterator[Check]:
+    """Of the settings file, where secrets stand in it, and of keys: the server reads them, and no other account."""
+    kept = [Path(path) for path, name in settings.own_paths.items() if name.endswith(("key_file", "token_file"))]
+    if file is not None and secrets_in(file):
+        kept.insert(0, file)
+    open_to_others = [path for path in kept if path.exists() and _is_readable(path.resolve())]
+    if open_to_others:
+        named = " ".join(shlex.quote(str(path)) for path in open_to_others)
+        advice = f"They hold secrets: chmod go= {named}; or chown root:hilum and chmod 0640, where hilum is the group of the server alone"
+        yield Check("secrets", ok=False, detail=f"other accounts of this machine may read {named}", advice=advice)
+    else:
+        yield Check("secrets", ok=True, detail=f"{len(kept)} files with keys or secrets, closed to other accounts")
+
+
+def _is_readable(path: Path) -> bool:
+    """By other accounts, or by a group that no administrator has chosen: of a file of root's the group is the one that shall read it."""
+    status = path.stat()
+    is_open_to_group = bool(status.st_mode & stat.S_IRWXG) and status.st_uid != 0
+    enters_as_group = all(folder.stat().st_mode & (stat.S_IXOTH | stat.S_IXGRP) for folder in path.parents)
+    return _is_open(path) or (is_open_to_group and enters_as_group)
 
 
 def _is_open(path: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from hilum.deliver.probe import probe
-from hilum.dimse.own_certificate import all_expire_at, expires_at
+from hilum.dimse.own_certificate import all_expire_at, crls_expire_at, expires_at
 from hilum.errors import Retry
 from hilum.settings import CommitmentPeer, Destination, Settings
 from hilum.store.views import LedgerViews
@@ -96,6 +97,16 @@ def authority(title: str, file: Path, setting: str) -> Check:
     return Check(
         title, ok=True, detail=f"the authority's certificate holds until {_day(min(holding))}{_warning(min(holding), setting)}{gone}"
     )
+
+
+def revocations(title: str, file: Path, setting: str) -> Check:
+    """Until when the lists of revoked certificates hold: OpenSSL lets nobody in by one that has expired. Raises OSError."""
+    first = min(crls_expire_at(file))
+    if first <= time.time():
+        advice = f"Nobody whose authority it is of gets in by TLS: put the authority's new list into {setting}, which takes no restart."
+        return Check(title, ok=False, detail=f"a list of revoked certificates expired on {_day(first)}", advice=advice)
+    ends = "for ever" if math.isinf(first) else f"until {_day(first)}"
+    return Check(title, ok=True, detail=f"the list of revoked certificates holds {ends}")
 
 
 def _day(moment: float) -> str:

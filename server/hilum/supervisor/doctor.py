@@ -13,7 +13,7 @@ from hilum.errors import ConfigurationError, Retry
 from hilum.models.build import is_built, speed_advice, tree_of
 from hilum.receive import compiled as receiving
 from hilum.receive.tls import ServerTls
-from hilum.settings import Receive, Sender, Settings, Watch
+from hilum.settings import LOOPBACK, Receive, Sender, Settings, Watch
 from hilum.store.archive import Free, free_in
 from hilum.store.direct_io import takes_direct_io
 from hilum.store.naming import naming_of
@@ -21,11 +21,11 @@ from hilum.store.revision import ADVICE_IF_NEWER, REVISION, current_revision, is
 from hilum.store.rollouts import CannotRollOut, Rollouts
 from hilum.store.views import LedgerViews
 from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
-from hilum.supervisor.check_access import access, usable
+from hilum.supervisor.check_access import access, secrets, usable
 from hilum.supervisor.check_archive import archive_checks
 from hilum.supervisor.check_hosts import clock, waiting
 from hilum.supervisor.check_ledger import ledger_file
-from hilum.supervisor.check_peers import authority, certificate, gone, peers
+from hilum.supervisor.check_peers import authority, certificate, gone, peers, revocations
 from hilum.triton.runtime import preflight
 from hilum.wiring.releases import active_releases
 from hilum.wiring.rollouts import RolloutVerbs, in_words
@@ -33,11 +33,12 @@ from hilum.wiring.sockets import bind
 from hilum_preprocessing import compiled as resizing
 
 
-def examine(settings: Settings) -> Iterator[Check]:
-    """Every check, in the order in which a person would mend them."""
+def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[Check]:
+    """Every check, in the order in which a person would mend them. `settings_file`: that they are from."""
     yield Check("settings", ok=True, detail="valid")
     yield from unless_refused("state folder", _state_folder(settings))
     yield from unless_refused("access", access(settings))
+    yield from unless_refused("secrets", secrets(settings, settings_file))
     yield from unless_refused("files", usable(settings))
     yield from (ledger := list(unless_refused("ledger", _ledger(settings))))
     if all(check.ok for check in ledger):
@@ -47,6 +48,7 @@ def examine(settings: Settings) -> Iterator[Check]:
         yield from unless_refused("archive", archive_checks(settings))
     yield from unless_refused("unindexed", waiting(settings))
     yield from _dicom_ports(settings.receive)
+    yield _who_may_send(settings.receive)
     yield _port("api", settings.api.host, settings.api.port)
     yield Check("receive", ok=True, detail=f"large objects {receiving.loaded()[1]}")
     yield Check("resize", ok=True, detail=resizing.loaded()[1])
@@ -138,6 +140,22 @@ def _dicom_ports(receive: Receive) -> Iterator[Check]:
         yield from unless_refused("receive TLS", _certificates(receive))
 
 
+def _who_may_send(receive: Receive) -> Check:
+    """Who sends as an AE Title may reject and correct its images, so that it matters who may use one."""
+    bounds = {
+        "receive.peers": receive.peers,
+        "receive.calling_ae_titles": receive.calling_ae_titles,
+        "receive.tls_client_ca_file": receive.tls_client_ca_file and not receive.plain,
+    }
+    found = [name for name, value in bounds.items() if value]
+    if found or receive.host in LOOPBACK:
+        return Check("senders", ok=True, detail=f"bounded by {', '.join(found) or 'receive.host'}")
+    detail = (
+        "ANYBODY who reaches the port may send under any AE Title, also under that of another sender, and so reject or correct its images"
+    )
+    return Check("senders", ok=True, detail=f"{detail}: set {', '.join(list(bounds)[:-1])}, or tls_client_ca_file with plain = false")
+
+
 def _certificates(receive: Receive) -> Iterator[Check]:
     assert receive.tls_certificate_file is not None, "settings refuse tls_port without it"
     ServerTls(receive)
@@ -147,6 +165,8 @@ def _certificates(receive: Receive) -> Iterator[Check]:
     yield Check(found.name, found.ok, detail, found.advice)
     if receive.tls_client_ca_file is not None:
         yield authority("receive CA", receive.tls_client_ca_file, "receive.tls_client_ca_file")
+    if receive.tls_crl_file is not None:
+        yield revocations("receive CRL", receive.tls_crl_file, "receive.tls_crl_file")
 
 
 def _watched(name: str, watch: Watch) -> Iterator[Check]:
