@@ -19,19 +19,22 @@ class _Term:
 
 _TERMS: Mapping[str, _Term] = {
     "peers": _Term("addresses", "receive.peers", "A-ASSOCIATE-RJ (1,1,1)"),
+    "certificate_names": _Term("names of its certificate", "", "A-ASSOCIATE-RJ (1,1,3)"),
     "called_ae_titles": _Term("Called AE Titles", "receive.ae_titles", "A-ASSOCIATE-RJ (1,1,7)"),
     "maximum_associations": _Term("associations at once", "receive.maximum_associations", "A-ASSOCIATE-RJ (2,3,2)"),
     "sop_classes": _Term("SOP Classes of images", "receive.sop_classes", "Presentation Context result 3"),
     "transfer_syntaxes": _Term(
         "Transfer Syntaxes of images, in order of preference", "receive.transfer_syntaxes", "Presentation Context result 4"
     ),
+    "may_reject": _Term("whose images its rejection notes take out", "", "Success, no effect, a row with advice"),
+    "may_correct": _Term("whose images its headers correct", "", "Success, held as a conflict"),
     "quiet_seconds": _Term("quiet period", "studies.quiet_seconds", ""),
     "maximum_wait_seconds": _Term("how long a study may grow", "studies.maximum_wait_seconds", ""),
     "lane": _Term("priority", "", ""),
     "releases": _Term("who reads", "models.releases", ""),
     "destinations": _Term("where documents go", "", ""),
 }
-_USUAL = {"lane": "`live`", "destinations": "all", "sop_classes": "all images below", "transfer_syntaxes": "in the order below"}
+_USUAL = {"certificate_names": "any, and none", "may_reject": "its own", "may_correct": "its own", "lane": "`live`", "destinations": "all", "sop_classes": "all images below", "transfer_syntaxes": "in the order below"}
 Row = Callable[..., str]
 
 

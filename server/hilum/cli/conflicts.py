@@ -77,6 +77,20 @@ def discard_conflict(conflict: ConflictId, config: Config = None) -> None:
     _decide(config, lambda decisions: decisions.discard(conflict), f"no conflict {conflict}")
 
 
+@images_app.command("notes")
+def list_notes(config: Config = None) -> None:
+    """List rejection notes without effect, one image a line: they came from senders that may not reject it (senders.<T>.may_reject).
+
+    SOP Instance UID, Study Instance UID, reason, and the sender of the note. `hilum images reject` takes an image out all the same.
+    """
+    settings = migrated_settings(config)
+    from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
+
+    with explained(), closing(LedgerViews(settings.ledger_url)) as views:
+        for item in views.rejections_without_effect():
+            print(*(item[name] for name in ("sop_instance_uid", "study_instance_uid", "reason", "calling_ae_title")), sep="  ")
+
+
 @images_app.command("reject")
 def reject_image(uid: Annotated[str, typer.Argument(help="SOP Instance UID.")], config: Config = None) -> None:
     """Take an image out of results, as a rejection note would: its study gets a new result and report without it."""

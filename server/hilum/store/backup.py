@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections import Counter
 from collections.abc import Container, Iterator
 from pathlib import Path
@@ -37,6 +38,7 @@ def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
     One that an earlier version has left is copied as it is, for that version: what is read here has been the same in all.
     """
     _refuse_live(url, archive, target)
+    _refuse_shared(target)
     target.mkdir(0o700, parents=True, exist_ok=True)
     (target / _ARCHIVE / "locks").mkdir(parents=True, exist_ok=True)
     arriving = list(archive.unindexed())
@@ -82,6 +84,16 @@ def _refuse_live(url: str, archive: Archive, target: Path) -> None:
     written = {ledger.resolve(), ledger.with_suffix(".part").resolve()}
     if parsed.get_backend_name() == "sqlite" and Path(parsed.database or "").resolve() in written:
         raise ConfigurationError([f"{target}: holds the ledger that is in use (ledger.url); give a folder elsewhere."])
+
+
+def _refuse_shared(target: Path) -> None:
+    """Another account that may write there could put links in our way, and have the copy written over what is ours."""
+    if not target.exists():
+        return
+    status = target.stat()
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
+        problem = f"{target}: other accounts may write there, and so lead the copy elsewhere"
+        raise ConfigurationError([f"{problem}; give a folder of this user's, as `install -d -m 0700` makes it."])
 
 
 def _snapshot(url: str, file: Path) -> None:

@@ -27,13 +27,11 @@ _LOCK: Final = text("LOCK TABLE installation IN SHARE ROW EXCLUSIVE MODE")
 
 def begin(connection: Connection, url: str) -> str:
     """Return the epoch, drawn now where the ledger has none of this place. In a transaction that may write. Idempotent."""
-    place = _place(connection, url)
-    if (known := _known(connection, place)) is not None:
-        return known
     if connection.dialect.name == "postgresql":
         connection.execute(_LOCK)  # another process may draw one; SQLite has one writer at a time
-        if (known := _known(connection, place)) is not None:
-            return known
+    place = _place(connection, url)
+    if (known := _of_place(connection, place)) is not None:
+        return known
     drawn = uuid.uuid4().hex
     connection.execute(delete(installation).where(installation.c.key == KEY))
     connection.execute(insert(installation).values(key=KEY, value=f"{drawn} {place}"))
@@ -41,7 +39,12 @@ def begin(connection: Connection, url: str) -> str:
     return drawn
 
 
-def _known(connection: Connection, place: str) -> str | None:
+def current(connection: Connection, url: str) -> str | None:
+    """Return the epoch; None: one is to be drawn. For a look that takes no lock."""
+    return _of_place(connection, _place(connection, url))
+
+
+def _of_place(connection: Connection, place: str) -> str | None:
     value = connection.execute(select(installation.c.value).where(installation.c.key == KEY)).scalar_one_or_none()
     drawn, _, at = (value or "").partition(" ")
     return drawn if drawn and at == place else None

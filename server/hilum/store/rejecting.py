@@ -7,6 +7,7 @@ A note holds for images that its own sender has sent, unless it holds for all (`
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, func, insert, select, text, true, update
 
@@ -78,6 +79,17 @@ def _reject_one(connection: Connection, item: Rejection, now: float) -> tuple[in
     query = update(instance).where(chosen).values(is_removed=True, removal_reason=item.reason)
     instance_id = connection.execute(query.returning(instance.c.id)).scalar_one_or_none()
     return None if instance_id is None else (instance_id, item.study_instance_uid)
+
+
+def without_effect(connection: Connection) -> list[dict[str, Any]]:
+    """Words of other senders about images that are in results: [image, study, reason, whose word, when], the oldest first."""
+    same = and_(
+        rejection.c.sop_instance_uid == instance.c.sop_instance_uid, rejection.c.study_instance_uid == instance.c.study_instance_uid
+    )
+    of_others = and_(rejection.c.holds_for_all.is_(False), rejection.c.calling_ae_title != instance.c.calling_ae_title)
+    columns = (rejection.c[name] for name in ("sop_instance_uid", "study_instance_uid", "reason", "calling_ae_title", "received_at"))
+    query = select(*columns).join(instance, same).where(of_others, instance.c.is_removed.is_(False)).order_by(rejection.c.id)
+    return [row._asdict() for row in connection.execute(query)]
 
 
 def _named(item: Rejection) -> ColumnElement[bool]:

@@ -27,6 +27,7 @@ from hilum.store import (
     header_views,
     page_views,
     queue_views,
+    rejecting,
     study_detail,
     study_views,
 )
@@ -128,6 +129,11 @@ class LedgerViews:
         condition = true() if outcome is None else association.c.outcome == outcome
         with self._snapshot() as connection:
             return _page(connection, association, "started_at", condition, limit, cursor)
+
+    def rejections_without_effect(self) -> list[Item]:
+        """What rejection notes name that stays in results: images of other senders, by the note's arrival."""
+        with self._snapshot() as connection:
+            return rejecting.without_effect(connection)
 
     def conflicts(self, *, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
         """One page of objects in quarantine, newest first, and the cursor of the next. Raises BadCursor."""

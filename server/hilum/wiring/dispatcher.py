@@ -35,6 +35,7 @@ from hilum.pipeline import STAGES, StageLoop
 from hilum.receive.patient import identity_of
 from hilum.report import Report, ReportContext, derive
 from hilum.settings import Destination, Pipeline, Settings
+from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts import Rollouts
 from hilum.wiring.charge import Charge
@@ -49,6 +50,7 @@ from hilum.wiring.report_pool import ReportPool
 from hilum.wiring.serving import readiness_of, run_async, serve
 
 _LANE_SECONDS = 10.0  # until a lane that is closed is given up
+_EPOCH_SECONDS = 1.0
 log = telemetry.logger("wiring")
 
 
@@ -95,20 +97,31 @@ class AssembleHandler:
     """assemble: decides what a complete study says."""
 
     def __init__(self, releases: Mapping[str, Release], ledger: Ledger) -> None:
-        self._releases = releases
-        self._namespace, self._epoch = ledger.namespace, ledger.begin_epoch()
+        self._releases, self._ledger, self._namespace = releases, ledger, ledger.namespace
+        self._epoch, self._looked_at = ledger.begin_epoch(), time.monotonic()
 
     async def handle(self, job: Job) -> Advance:
         """One study."""
         assert isinstance(job, StudyJob)
+        epoch = await self._epoch_now()
         with telemetry.cpu("aggregate"):
-            decided = assemble(job, self._releases, self._namespace, time.time(), identity_of, self._epoch)
+            decided = assemble(job, self._releases, self._namespace, time.time(), identity_of, epoch)
         if isinstance(decided, Waiting):
             raise Retry("the study is still growing", after_seconds=max(0.05, job.study.quiet_until - time.time()), is_outage=True)
         if tracing.is_on():
             _write_root(job)
         _warn_of_conflicts(decided.results)
         return Advance(StudyState.CLOSED, results=decided.results)
+
+    async def _epoch_now(self) -> str:
+        """Looked at again while this runs: a standby of the ledger may have been promoted without the last commits."""
+        if time.monotonic() - self._looked_at > _EPOCH_SECONDS:
+            try:
+                self._epoch = await asyncio.to_thread(self._ledger.begin_epoch)
+            except AWAY as error:
+                raise Retry(f"the ledger is away: {words_of(error)}", is_outage=True) from error
+            self._looked_at = time.monotonic()
+        return self._epoch
 
 
 def _warn_of_conflicts(results: Iterable[Result]) -> None:
