@@ -22,6 +22,7 @@ from hilum.store.retention import Retention, Rule
 from hilum.store.revision import current_revision, require_revision
 from hilum.store.schema import expired_file, instance, result
 from hilum.store.views import LedgerViews, StudyFilter
+from tests.support.accounts import folder_of_stranger, open_to_all
 from tests.support.arrivals import arrival_of
 from tests.support.ledgers import migrated_postgres, migrated_sqlite, older_sqlite
 from tests.support.street import Clock, Street
@@ -297,3 +298,17 @@ def test_a_dump_that_was_restored_begins_an_epoch(postgres_url: str) -> None:
             connection.execute(text("DROP TABLE before"))
         engine.dispose()
         assert ledger.begin_epoch() != before
+
+
+def test_a_folder_of_another_account_takes_no_backup(street: Street, archive: Archive) -> None:
+    """Its links would lead the copy over what is ours."""
+    with open_to_all() as site:
+        theirs, shared = folder_of_stranger(site / "theirs"), site / "shared"
+        shared.mkdir()
+        shared.chmod(0o777)
+        for target in (theirs, shared):
+            with pytest.raises(ConfigurationError, match="other accounts may write there"):
+                back_up(street.ledger.url, archive, target)
+            assert list(target.iterdir()) == []
+        shared.chmod(0o755)
+        back_up(street.ledger.url, archive, shared)

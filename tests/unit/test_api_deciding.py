@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from hilum.domain import Rejection, RemovalReason
 from hilum.store.archive import Archive
 from load_tests.serving import hilum_program
 from tests.support.api_client import Rig, open_rig
@@ -103,6 +104,8 @@ def test_the_commands(site: Site, tmp_path: Path) -> None:
     assert "replaced already" in refused.stderr
     assert hilum(tmp_path, "conflicts", "discard", "7").returncode == 1
     assert hilum(tmp_path, "conflicts", "discard", "2").returncode == 0
+    site.ledger.reject([Rejection("1.2.3.1", "1.2.3", RemovalReason.QUALITY, "1.2.9", "ANYBODY")])
+    assert hilum(tmp_path, "images", "notes").stdout.split() == ["1.2.3.1", "1.2.3", "rejected_for_quality_reasons", "ANYBODY"]
     rejected = hilum(tmp_path, "images", "reject", "1.2.3.1")
     assert json.loads(rejected.stdout)["removal_reason"] == "rejected_by_hand"
     unknown = hilum(tmp_path, "images", "reject", "9.9")

@@ -96,6 +96,7 @@ def test_alerts_fire_and_stay_silent(tmp_path: Path):
     assert words.returncode == 0, words.stdout + words.stderr
 
 
+NOT_PERMITTED = 'hilum_instances_received_total{outcome="rejection_note_not_permitted"}'
 REFUSED, RESTARTS = 'hilum_instances_refused_total{status="0xA700"}', 'hilum_process_restarts_total{role="analyser"}'
 
 
@@ -103,6 +104,7 @@ REFUSED, RESTARTS = 'hilum_instances_refused_total{status="0xA700"}', 'hilum_pro
 @pytest.mark.parametrize(
     ("series", "values", "name", "raised", "silent"),
     [
+        (NOT_PERMITTED, "_x8 1x40", "HilumSenderNotPermitted", ["9m", "17m"], ["7m", "30m"]),
         (REFUSED, "_x8 40x40", "HilumImagesRefused", ["9m", "17m"], ["7m", "30m"]),
         (REFUSED, "0x8 40x40", "HilumImagesRefused", ["9m", "17m"], ["8m", "30m"]),
         (REFUSED, "_x8 40x20 _x15 3x20", "HilumImagesRefused", ["9m", "46m"], ["30m", "43m", "60m"]),
@@ -116,6 +118,7 @@ REFUSED, RESTARTS = 'hilum_instances_refused_total{status="0xA700"}', 'hilum_pro
         (RESTARTS, "_x8 3x40", "HilumProcessesRestart", [], ["9m", "20m", "30m"]),
     ],
     ids=[
+        "a note",
         "first",
         "later",
         "after a pause",

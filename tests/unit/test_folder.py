@@ -23,11 +23,13 @@ from hilum.store.archive import Archive
 from hilum.store.decisions import Decisions
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
+from hilum.store.views import LedgerViews
 from hilum.wiring import watching
 from hilum.wiring.charge import Charge
 from hilum.wiring.ingesting import Origin, ingest, taking
 from load_tests.phantom import make_instance, save
 from tests.support.accounts import as_stranger, folder_of_stranger, open_to_all
+from tests.support.notes import key_objects
 from tests.support.waiting import wait_for
 
 DX = "1.2.840.10008.5.1.4.1.1.1.1"
@@ -339,3 +341,25 @@ def test_a_link_of_another_account_is_followed_only_within_the_folder() -> None:
         assert walk.open(given / "mine.dcm").read() == b"elsewhere", "a person of this account has made it"
         with pytest.raises(OSError, match="a link of another account that leads elsewhere"):
             walk.open(given / "out.dcm")
+
+
+def test_a_file_of_a_study_without_a_name_is_refused_with_what_to_do(intake: FolderIntake, tmp_path: Path) -> None:
+    image = make_instance(11, rows=64, columns=64)
+    image.StudyInstanceUID = "0.0"
+    taken = intake.take(save(image, tmp_path / "1.dcm"))
+    assert (taken.fate, taken.detail) == (Fate.REFUSED, "Study Instance UID (0020,000D) is all zeros; fill it in")
+
+
+def test_a_note_about_images_of_another_sender_is_refused_as_a_file(intake: FolderIntake, settings: Settings, tmp_path: Path) -> None:
+    assert intake.take(drawn(tmp_path / "1.dcm", seed=12)).fate is Fate.STORED
+    with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
+        image = make_instance(12, rows=64, columns=64)
+        wait_for(lambda: views.digests([image.SOPInstanceUID]))
+        note = save(key_objects([image], "113001"), tmp_path / "note.dcm")
+        with taking(settings, replace(ORIGIN, calling_ae_title="OTHER"), must_not_wait, threading.Event()) as (of_another, _):
+            taken = of_another.take(note)
+        assert (taken.fate, "may_reject" in taken.detail) == (Fate.REFUSED, True)
+        (listed,) = views.rejections_without_effect()
+        assert (listed["sop_instance_uid"], listed["calling_ae_title"]) == (image.SOPInstanceUID, "OTHER")
+        assert intake.take(note).fate is Fate.STORED, "its own sender may"
+        assert views.rejections_without_effect() == []

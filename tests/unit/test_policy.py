@@ -222,3 +222,22 @@ def test_documents_are_accepted_for_the_loop_guard_and_for_rejection_notes_uncom
     assert {tuple(syntaxes) for syntaxes in found.values()} == {
         (uid.ExplicitVRLittleEndian, uid.ImplicitVRLittleEndian, uid.ExplicitVRBigEndian)
     }
+
+
+@pytest.mark.parametrize(
+    ("calling", "shown", "is_let_in"),
+    [
+        ("CR1", {"cr1.test", f"sha256:{'ab' * 32}"}, True),
+        ("CR1", {f"sha256:{'cd' * 32}"}, True),
+        ("CR1", {"cr2.test"}, False),
+        ("CR1", set(), False),
+        (" CR1 ", {"cr2.test"}, False),
+        ("UNBOUND", {"cr2.test"}, True),
+        ("UNBOUND", set(), True),
+    ],
+)
+def test_a_title_that_is_bound_needs_a_certificate_with_one_of_its_names(calling: str, shown: set[str], is_let_in: bool) -> None:
+    senders = {"CR1": Sender(certificate_names=("CR1.test", f"SHA256:{'CD' * 32}"))}
+    found = Policy(Receive(), senders).rejection("HILUM", calling, certificate_names=frozenset(shown))
+    assert code(found) == ((0, 0, 0) if is_let_in else (1, 1, 3))
+    assert found is None or ("senders.CR1.certificate_names" in found.advice and "cr2" not in found.advice)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from pydicom.dataset import Dataset
 from structlog.testing import capture_logs
 
+from hilum.domain import Instance, Lane
+from hilum.store.arrival import Arrival
+from hilum.store.ledger import Ledger
 from load_tests.phantom import make_instance
 from tests.support.disks import dead_disk
+from tests.support.notes import key_objects
 from tests.support.waiting import wait_for
 from tests.unit.test_api_stow import HEADERS, begin, everything, served
 from tests.unit.test_stowing import encoded
@@ -20,6 +27,15 @@ from tests.unit.test_stowing import encoded
 IMAGE = encoded(make_instance(70, rows=64, columns=64))
 COMPUTED_TOMOGRAPHY = IMAGE.replace(b"1.2.840.10008.5.1.4.1.1.1.1\0", b"1.2.840.10008.5.1.4.1.1.2\0\0\0")
 JSON = {"Content-Type": "application/json"}
+
+
+def without_study() -> bytes:
+    image = make_instance(72, rows=64, columns=64)
+    image.StudyInstanceUID = "0.0"
+    return encoded(image)
+
+
+NO_STUDY = without_study()
 
 
 def body(*parts: bytes) -> bytes:
@@ -65,6 +81,12 @@ REFUSED: dict[str, tuple[tuple[bytes, dict[str, str], str], int, tuple[str, str,
         "1 part(s) of a STOW-RS request refused",
     ),
     "no good part": ((body(b"x", b"y"), HEADERS, "/studies"), 409, ("released", "0xC000", 0, 2), "2 part(s) of a STOW-RS request refused"),
+    "a study of zeros": (
+        (body(NO_STUDY), HEADERS, "/studies"),
+        409,
+        ("released", "0xC000", 0, 1),
+        "Study Instance UID (0020,000D) is all zeros",
+    ),
     "another study's": ((body(IMAGE), HEADERS, "/studies/1.2"), 409, ("released", "0xA900", 0, 1), "differs from the address's"),
     "another class": ((body(COMPUTED_TOMOGRAPHY), HEADERS, "/studies"), 409, ("released", "0x0122", 0, 1), "SOP Class"),
 }
@@ -129,3 +151,20 @@ def test_what_a_parser_quotes_is_a_text_that_every_database_takes(tmp_path: Path
         advice = only_row(tmp_path)["advice"]
     assert advice.isprintable()
     assert len(advice) < 500
+
+
+def test_a_note_without_effect_is_a_row_although_all_was_taken(tmp_path: Path) -> None:
+    image = make_instance(73, rows=64, columns=64)
+    image.StudyInstanceUID = "1.2.3"
+    with served(tmp_path, threading.Event(), 60.0) as (port, _), closing(Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")) as ledger:
+        of_modality = dataclasses.replace(instance_of(image), calling_ae_title="MODALITY")
+        ledger.record([Arrival(of_modality, Lane.LIVE, (), 10.0, 60.0)])
+        assert post(port, body(encoded(key_objects([image], "113001")))) == 200
+        row = only_row(tmp_path)
+    assert (row["outcome"], row["reason"], row["stored"]) == ("released", "rejection_note_not_permitted", 1)
+    assert "hilum images notes" in row["advice"]
+
+
+def instance_of(image: Dataset) -> Instance:
+    names = (image.SOPInstanceUID, image.SOPClassUID, image.StudyInstanceUID, image.SeriesInstanceUID)
+    return Instance(*names, "1.2.840.10008.1.2.1", "ab/cd/1.dcm", 1, "digest", "pixels", 0.0, "STOW_RS", "HILUM")
