@@ -13,6 +13,7 @@ from alembic import command
 from sqlalchemy import create_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
+from hilum.domain import Rejection, RemovalReason
 from hilum.errors import ConfigurationError
 from hilum.store import migrate as migrating
 from hilum.store.ledger import Ledger
@@ -185,3 +186,16 @@ def test_a_migrated_ledger_has_the_tables_of_the_schema(empty_url: str) -> None:
         assert {column["name"] for column in found.get_columns(table.name)} == set(table.c.keys())
         assert {str(index.name) for index in table.indexes} <= {str(index["name"]) for index in found.get_indexes(table.name)}
     engine.dispose()
+
+
+def test_a_note_of_before_holds_for_all_and_a_conflict_of_before_is_about_pixels(full: str) -> None:
+    """They were taken from any sender then."""
+    with closing(Ledger(full, Clock())) as ledger:
+        ledger.reject([Rejection("1.2.9.1", "1.2.9", RemovalReason.QUALITY, "1.2.8", "PACS")])
+    before = contents(full)["rejection"]
+    _back_to(full, "0006")
+    migrate(full)
+    assert contents(full)["rejection"] == [{**row, "holds_for_all": True} for row in before]
+    Street(ledger := Ledger(full, Clock()), Clock()).receive("1.2.9", 1)
+    ledger.close()
+    assert [row["is_removed"] for row in contents(full)["instance"] if row["study_instance_uid"] == "1.2.9"] == [True]

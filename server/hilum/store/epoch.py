@@ -58,12 +58,16 @@ def _place(connection: Connection, url: str) -> str:
 
 
 def _mint_again(connection: Connection, epoch: str) -> None:
-    """Change the UIDs of results without documents: the ledger's former self may have made and sent those."""
+    """Change the UIDs of results without documents: the ledger's former self may have made and sent those.
+
+    Their leases end, so that nobody stores a document under a former UID.
+    """
     has_document = select(document.c.id).where(document.c.result_id == result.c.id).exists()
     is_open = result.c.state.in_((ResultState.DUE, ResultState.LEASED))
     for row in connection.execute(select(result.c.id, result.c.identifiers).where(is_open, ~has_document)).all():
         minted = {kind: _again(kind, uid, epoch) for kind, uid in row.identifiers.items()}
-        connection.execute(update(result).where(result.c.id == row.id).values(identifiers=minted))
+        values = {"identifiers": minted, "state": ResultState.DUE, "lease_token": None, "leased_until": None}
+        connection.execute(update(result).where(result.c.id == row.id).values(values))
 
 
 def _again(kind: str, uid: str, epoch: str) -> str:
