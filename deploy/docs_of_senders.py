@@ -34,7 +34,15 @@ _TERMS: Mapping[str, _Term] = {
     "releases": _Term("who reads", "models.releases", ""),
     "destinations": _Term("where documents go", "", ""),
 }
-_USUAL = {"certificate_names": "any, and none", "may_reject": "its own", "may_correct": "its own", "lane": "`live`", "destinations": "all", "sop_classes": "all images below", "transfer_syntaxes": "in the order below"}
+_USUAL = {
+    "certificate_names": "any, and none",
+    "may_reject": "its own",
+    "may_correct": "its own",
+    "lane": "`live`",
+    "destinations": "all",
+    "sop_classes": "all images below",
+    "transfer_syntaxes": "in the order below",
+}
 Row = Callable[..., str]
 
 
