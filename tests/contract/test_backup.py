@@ -24,6 +24,7 @@ from hilum.store.schema import expired_file, instance, result
 from hilum.store.views import LedgerViews, StudyFilter
 from tests.support.accounts import folder_of_stranger, open_to_all
 from tests.support.arrivals import arrival_of
+from tests.support.deciding import Site
 from tests.support.ledgers import migrated_postgres, migrated_sqlite, older_sqlite
 from tests.support.street import Clock, Street
 
@@ -312,3 +313,22 @@ def test_a_folder_of_another_account_takes_no_backup(street: Street, archive: Ar
             assert list(target.iterdir()) == []
         shared.chmod(0o755)
         back_up(street.ledger.url, archive, shared)
+
+
+def test_a_restored_server_never_sends_other_bytes_under_a_uid_that_was_sent(tmp_path: Path) -> None:
+    """Both make the report of a study that came after the backup, at another time and so with other bytes."""
+    (tmp_path / "state").mkdir()
+    site = Site(tmp_path / "state", migrated_sqlite(tmp_path / "state"))
+    site.receive("1.2.3.1")
+    (known,) = site.walk()
+    back_up(site.url, site.archive, tmp_path / "copy")
+    restored = Site(tmp_path / "copy", f"sqlite:///{tmp_path / 'copy' / 'ledger.sqlite'}")
+    minted = []
+    for each in (site, restored):
+        each.receive("1.2.4.1", study="1.2.4")
+        (job,) = each.walk()
+        minted.append(job.result.identifiers)
+        each.close()
+    former, since = minted
+    assert {kind for kind in former if former[kind] == since[kind]} == {"sr_series", "heatmap_series"}
+    assert known.result.identifiers["sr"] not in (former["sr"], since["sr"])

@@ -98,7 +98,7 @@ class Site:
         releases = {self.release.id: self.release} if self.is_configured else {}
         for job in self.claim("assemble"):
             assert isinstance(job, StudyJob)
-            decided = assemble(job, releases, NAMESPACE, self.clock.now, identity_of)
+            decided = assemble(job, releases, NAMESPACE, self.clock.now, identity_of, self.ledger.begin_epoch())
             assert isinstance(decided, Close)
             assert self.ledger.advance("assemble", [(job.lease, Advance(StudyState.CLOSED, results=decided.results))]) == [True]
 
