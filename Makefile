@@ -2,6 +2,9 @@
 BIN := .venv/bin
 export PYTHONPATH := .
 TEST_PROCESSES ?= 4
+TOOLS := .venv/tools
+LOCKED := --no-deps --require-hashes --only-binary :all:
+PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
 .PHONY: help setup demo test check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing bench-writes goldens proof docs lock
 
@@ -54,7 +57,7 @@ bench-pools: setup ## DenseNet-121 as built beside torch's own export; BENCH="--
 	@$(BIN)/python -m load_tests.pools $(BENCH)
 
 bench-preprocess: setup ## from file to tensor on one core, beside the authors' code path; BENCH="--quick", docs/preprocessing.md
-	@test -d state/preprocess-peers || $(BIN)/pip install --quiet --no-deps --target state/preprocess-peers -r deploy/lock/preprocess-peers.txt
+	@test -d state/preprocess-peers || $(PIP_LOCKED) --target state/preprocess-peers -r deploy/lock/preprocess-peers.txt
 	@PYTHONPATH=.:state/preprocess-peers $(BIN)/python -m load_tests.preprocess $(BENCH)
 
 bench-report: setup ## reports a second: template beside highdicom; BENCH="--rounds 30"
@@ -78,5 +81,11 @@ bench-ingest: setup ## what receiving costs, beside DCMTK; BENCH="--rounds 1 --a
 docs: setup ## regenerate the generated parts of docs/
 	@$(BIN)/python deploy/generate_docs.py
 
-lock: ## pin what .venv holds
+lock: setup $(TOOLS)/.set-up ## pin what .venv holds, with hashes; UPGRADE=1: newer tools and CUDA libraries, too
 	@$(BIN)/python deploy/write_locks.py
+
+# Programs that look at packages stand apart from them: what they need themselves is no part of Hilum.
+$(TOOLS)/.set-up: deploy/lock/tools.txt
+	@test -x $(TOOLS)/bin/python || $(BIN)/python -m venv $(TOOLS)
+	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check $(LOCKED) -r deploy/lock/tools.txt
+	@touch $@

@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 stamp=.venv/.set-up
 compiled="preprocessing/hilum_preprocessing/resize server/hilum/receive/transfer"
 has_all() { for each in $compiled; do [ -f "$each.$1" ] || return 1; done; }
-wanted=$(cat deploy/lock/dev.txt pyproject.toml deploy/setup.sh deploy/debian-packages.sh deploy/build_hook.py deploy/compile_c.py ${compiled// /.c }.c | sha256sum)
+wanted=$(cat deploy/lock/dev.txt deploy/lock/torch-*.txt pyproject.toml deploy/setup.sh deploy/debian-packages.sh deploy/build_hook.py deploy/compile_c.py ${compiled// /.c }.c | sha256sum)
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && { has_all so || .venv/bin/python deploy/compile_c.py 2>/dev/null || true; } && exit 0
 
 say() { printf '\033[1m[set-up]\033[0m %s\n' "$*"; }
@@ -27,25 +27,40 @@ done
 [ -x .venv/bin/python ] || { say "virtual environment .venv ($("$python" --version))"; "$python" -m venv .venv; }
 log=.venv/set-up.log
 
-# pip's words go to the log; a terminal shows the current one. A failure shows the end of the log.
+# pip's words go to the log; a terminal shows the current one. A failure shows the end of the log. Only files whose hash a lock has are
+# installed, and only wheels: a source archive would run its build with packages that no lock names.
 install() {
     local show=(awk '{ printf "\r\033[K  %s", substr($0, 1, 76); fflush() } END { printf "\r\033[K" }')
     [ -t 1 ] || show=(awk '/^(Building|Successfully|ERROR)/ { print "  " substr($0, 1, 120); fflush() }')
-    .venv/bin/python -m pip --disable-pip-version-check install --progress-bar off "$@" 2>&1 | tee -a "$log" | "${show[@]}" ||
+    .venv/bin/python -m pip --disable-pip-version-check install --progress-bar off --no-deps "$@" 2>&1 | tee -a "$log" | "${show[@]}" ||
         { tail -n 15 "$log" | cut -c 1-200 >&2; return 1; }
 }
+install_lock() { install --require-hashes --only-binary :all: "${@:2}" -r "deploy/lock/$1"; }
 
 # PyPI's torch for Linux brings 2 GB of CUDA libraries; without an NVIDIA driver the CPU build of the same version is enough.
-torch=$(grep '^torch==' deploy/lock/dev.txt)
-if ! command -v nvidia-smi >/dev/null && ! .venv/bin/python -m pip show --quiet torch 2>/dev/null; then
-    say "$torch for CPU (a GPU machine gets the package index's own build)"
-    install --no-deps --retries 1 --timeout 20 --extra-index-url "${TORCH_INDEX_URL:-https://download.pytorch.org/whl/cpu}" "$torch" ||
-        say "no CPU build found; taking the one of the package index"
-fi
+# It is asked for in its own index alone (TORCH_INDEX_URL), so that neither index can answer for the other's packages.
+install_torch() {
+    if command -v nvidia-smi >/dev/null; then
+        say "torch with NVIDIA's libraries (deploy/lock/torch-cuda.txt)"
+        install_lock torch-cuda.txt
+        return
+    fi
+    say "torch for CPU (deploy/lock/torch-cpu.txt)"
+    : >"$log"
+    install_lock torch-cpu.txt --retries 1 --timeout 20 --index-url "${TORCH_INDEX_URL:-https://download.pytorch.org/whl/cpu}" && return
+    if grep -q 'DO NOT MATCH THE HASHES' "$log"; then
+        say "STOP: torch's file is not the one that deploy/lock/torch-cpu.txt names: docs/decisions/set-up-with-exact-pins.md"
+        return 1
+    fi
+    say "no CPU build found; taking PyPI's build (deploy/lock/torch-cuda.txt, 2 GB)"
+    install_lock torch-cuda.txt
+}
+
+install_torch
 say "packages of deploy/lock/dev.txt (the first time this takes a minute or more)"
-install -r deploy/lock/dev.txt
+install_lock dev.txt
 say "hilum (editable; compiles ${compiled// /.c and }.c)"
-install --no-deps --editable .
+install --no-build-isolation --editable .
 has_all so || say "$(.venv/bin/python deploy/compile_c.py 2>&1)"
 .venv/bin/python -m pip check
 printf '%s' "$wanted" >"$stamp"

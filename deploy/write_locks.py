@@ -1,24 +1,68 @@
-"""Write deploy/lock/*.txt from the environment that runs this: exact pins of everything the extras need, and nothing else.
+"""Write deploy/lock/*.txt: exact pins with the hashes of all their files.
 
-`python deploy/write_locks.py` after installing or upgrading packages in .venv; commit the result. A test compares locks and pyproject.toml.
+`make lock` after installing or upgrading packages in .venv; commit the result. Pins come from the
+environment that runs this, hashes from the package index (`UV_DEFAULT_INDEX` names a mirror).
+A test compares locks and pyproject.toml.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import re
+import subprocess
+import sys
+import tempfile
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
+from typing import Final
 
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
+FOLDER: Final = ROOT / "deploy/lock"
 # What each lock installs. `server.txt` is what a production image gets.
 LOCKS: Mapping[str, tuple[str, ...]] = {
     "server.txt": ("server", "embedded", "models"),
     "dev.txt": ("server", "embedded", "models", "dev"),
 }
+# torch has two builds of one version, in two indexes: each has a lock of its own.
+APART: Final = frozenset({"torch"})
+KEPT: Final = ("preprocess-peers.txt", "tensorrt-rtx.txt")  # their pins are written by hand
+_UV: Final = ROOT / ".venv/tools/bin/uv"
+_TORCH_INDEX_URL: Final = os.environ.get("TORCH_INDEX_URL", "https://download.pytorch.org/whl/cpu")
+_HASH: Final = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+class NotLocked(Exception):
+    """Why a lock is not written, for people."""
+
+
+def main() -> int:
+    """Exit status 0: all are written."""
+    try:
+        _write_all()
+    except NotLocked as reason:
+        print(f"write_locks: {reason}", file=sys.stderr)
+        return 1
+    for path in sorted(FOLDER.glob("*.txt")):
+        text = path.read_text(encoding="utf-8")
+        print(f"deploy/lock/{path.name}: {len(pins_of(text))} pins, {len(_HASH.findall(text))} hashes")
+    return 0
+
+
+def _write_all() -> None:
+    for name, extras in LOCKS.items():
+        heading = f"# Written by deploy/write_locks.py for Python 3.11 on Linux: extras {', '.join(extras)}, without torch.\n"
+        _write(name, heading + hashed(lock_text(extras)))
+    for name in KEPT:
+        _write(name, _rehashed((FOLDER / name).read_text(encoding="utf-8")))
+    version = closure(declared(()))["torch"]
+    _write("torch-cpu.txt", _cpu_torch(version))
+    _write("torch-cuda.txt", _cuda_torch(version))
+    _write("tools.txt", "# Written by deploy/write_locks.py: the group tools.\n" + _resolved("tools.txt", "--group", "tools"))
 
 
 def declared(extras: Iterable[str]) -> list[Requirement]:
@@ -52,10 +96,100 @@ def canonical(name: str) -> str:
 
 
 def lock_text(extras: Iterable[str]) -> str:
-    """Content of a lock file."""
+    """The pins of a lock, one a line, without hashes."""
     pins = closure(declared(extras))
-    heading = f"# Written by deploy/write_locks.py for Python 3.11 on Linux: extras {', '.join(extras)}.\n"
-    return heading + "".join(f"{name}=={version}\n" for name, version in sorted(pins.items()))
+    return "".join(f"{name}=={version}\n" for name, version in sorted(pins.items()) if name not in APART)
+
+
+def hashed(pins: str) -> str:
+    """The same pins with the hashes of all files that the index has of them. Raises NotLocked."""
+    text = _uv("--no-deps", "-", text=pins)
+    unknown = set(pins_of(pins)) - set(pins_of(text))
+    bare = [name for name, hashes in hashes_of(text).items() if not hashes]
+    if unknown or bare:
+        raise NotLocked(
+            f"the package index gives no hashes of {', '.join([*sorted(unknown), *bare])}: name another one by UV_DEFAULT_INDEX"
+        )
+    return text
+
+
+def pins_of(text: str) -> dict[str, str]:
+    """Name → version of a lock."""
+    return dict(re.findall(r"^([a-z0-9-]+)==([\w.]+)", text, re.MULTILINE))
+
+
+def hashes_of(text: str) -> dict[str, set[str]]:
+    """Name → hashes of a lock."""
+    entries = re.split(r"^(?=[a-z0-9-]+==)", text, flags=re.MULTILINE)[1:]
+    return {entry.split("==")[0]: set(_HASH.findall(entry)) for entry in entries}
+
+
+def _rehashed(text: str) -> str:
+    """A lock whose pins and heading stay."""
+    heading = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
+    return heading + hashed("".join(f"{name}=={version}\n" for name, version in pins_of(text).items()))
+
+
+def _cpu_torch(version: str) -> str:
+    """The CPU build. Raises NotLocked where its file is another one than the lock has of the same version."""
+    path = FOLDER / "torch-cpu.txt"
+    known = path.read_text(encoding="utf-8") if path.exists() else ""
+    found = set(_files_of(f"torch=={version}"))
+    accepted = hashes_of(known).get("torch", set()) if pins_of(known).get("torch") == version else found
+    if not found <= accepted:
+        raise NotLocked(
+            f"torch {version} of {_TORCH_INDEX_URL} has the hashes {', '.join(sorted(found))}, {path.name} has {', '.join(sorted(accepted))}."
+            " One version has one file: find out why before you add the hash by hand."
+        )
+    heading = "# Written by deploy/write_locks.py: torch for CPU, from an index of its own (TORCH_INDEX_URL). x86-64.\n"
+    return heading + _entry("torch", version, accepted)
+
+
+def _files_of(requirement: str) -> Iterator[str]:
+    """Hashes of what pip takes for this machine."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = ["--no-deps", "--only-binary", ":all:", "--index-url", _TORCH_INDEX_URL, "--dest", folder]
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "--quiet", "download", *options, requirement], capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            raise NotLocked(f"{requirement} cannot be downloaded from {_TORCH_INDEX_URL} (TORCH_INDEX_URL):\n{done.stderr[-2000:]}")
+        for path in Path(folder).iterdir():
+            yield sha256(path.read_bytes()).hexdigest()
+
+
+def _cuda_torch(version: str) -> str:
+    """PyPI's build and NVIDIA's libraries, without what the other locks have."""
+    text = _resolved(
+        "torch-cuda.txt", "--python-platform", "x86_64-manylinux_2_28", "-", text=f"torch=={version}\n{lock_text(('server',))}"
+    )
+    others = set(pins_of(lock_text(LOCKS["server.txt"])))
+    hashes = hashes_of(text)
+    entries = [_entry(name, pin, hashes[name]) for name, pin in pins_of(text).items() if name not in others]
+    return "# Written by deploy/write_locks.py: torch for NVIDIA GPUs, and the libraries that it brings. x86-64.\n" + "".join(entries)
+
+
+def _entry(name: str, version: str, hashes: Iterable[str]) -> str:
+    return " \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{value}" for value in sorted(hashes))]) + "\n"
+
+
+def _resolved(name: str, *arguments: str, text: str = "") -> str:
+    """What uv chooses; pins that the lock has already are preferred."""
+    path = FOLDER / name
+    before = ("--constraint", str(path)) if path.exists() and not os.environ.get("UPGRADE") else ()
+    return _uv(*before, *arguments, text=text)
+
+
+def _uv(*arguments: str, text: str) -> str:
+    options = ["--quiet", "--generate-hashes", "--no-header", "--no-annotate", "--python-version", "3.11", "--system-certs"]
+    done = subprocess.run([_UV, "pip", "compile", *options, *arguments], input=text, capture_output=True, text=True, check=False, cwd=ROOT)
+    if done.returncode:
+        raise NotLocked(done.stderr.strip())
+    return done.stdout
+
+
+def _write(name: str, text: str) -> None:
+    (FOLDER / name).write_text(text, encoding="utf-8")
 
 
 def _applies(requirement: Requirement, extras: frozenset[str]) -> bool:
@@ -65,6 +199,4 @@ def _applies(requirement: Requirement, extras: frozenset[str]) -> bool:
 
 
 if __name__ == "__main__":
-    for name, extras in LOCKS.items():
-        (ROOT / "deploy" / "lock" / name).write_text(lock_text(extras), encoding="utf-8")
-        print(f"deploy/lock/{name}: {lock_text(extras).count('==')} pins")
+    sys.exit(main())

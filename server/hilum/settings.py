@@ -704,6 +704,7 @@ class Stow(_Section):
     calling_ae_title: AeTitle = Field(
         "STOW_RS", description="AE Title that the images are said to come from; its section of `senders` applies."
     )
+    maximum_parts: int = Field(10_000, ge=1, description="Most objects in one request; one with more is answered 413.")
 
 
 class Log(_Section):

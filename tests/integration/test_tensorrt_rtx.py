@@ -26,7 +26,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> None:
         pytest.skip("HILUM_TENSORRT_RTX is not 1: TensorRT for RTX (95 MB, NVIDIA's licence) is not installed unasked")
     if all(importlib.util.find_spec(name) is None for name in ("tensorrt_rtx", "tensorrt_rtx_bindings")):
         folder = tmp_path_factory.mktemp("rtx")
-        wanted = ("--no-deps", "--target", str(folder), "-r", str(REPOSITORY / "deploy/lock/tensorrt-rtx.txt"))
+        wanted = ("--no-deps", "--require-hashes", "--target", str(folder), "-r", str(REPOSITORY / "deploy/lock/tensorrt-rtx.txt"))
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", *wanted], check=True)
         sys.path.append(str(folder))
         importlib.invalidate_caches()

@@ -14,7 +14,7 @@ from hilum.api.app import create_app
 from hilum.api.parts import Parts
 from hilum.deliver.probe import Probe
 from hilum.receive.describe import describe
-from hilum.settings import Api, Destination, Receive, Settings, Site
+from hilum.settings import Api, Destination, Receive, Settings, Site, Stow
 from hilum.store.archive import Archive
 from hilum.store.decisions import Decisions
 from hilum.store.ledger import Ledger
@@ -28,12 +28,20 @@ from tests.support.street import Clock, Street, release
 TOKEN = "a-token-for-tests"
 
 
-def settings_for(folder: Path, *, token: str = "", reserve_bytes: int = 0, network_timeout_seconds: float = 60.0) -> Settings:
+def settings_for(
+    folder: Path,
+    *,
+    token: str = "",
+    reserve_bytes: int = 0,
+    network_timeout_seconds: float = 60.0,
+    maximum_parts: int = 10_000,
+) -> Settings:
     """Settings of an installation in `folder`, whatever the environment says."""
     sections = {
         "site": Site(state_dir=folder),
         "api": Api(token=token),
         "receive": Receive(reserve_bytes=reserve_bytes, network_timeout_seconds=network_timeout_seconds),
+        "stow": Stow(maximum_parts=maximum_parts),
         "destinations": {"pacs": Destination()},
     }
     return Settings.model_construct(**{**{name: field.get_default() for name, field in Settings.model_fields.items()}, **sections})

@@ -88,9 +88,11 @@ def test_requests_that_wait_for_the_ledger_leave_threads_for_others(tmp_path: Pa
 
 
 @contextlib.contextmanager
-def served(folder: Path, stop: threading.Event, network_timeout_seconds: float, token: str = "") -> Iterator[tuple[int, Archive]]:
+def served(
+    folder: Path, stop: threading.Event, network_timeout_seconds: float, token: str = "", maximum_parts: int = 10_000
+) -> Iterator[tuple[int, Archive]]:
     """A real web server on a real archive: its port. It gives requests a second at its end."""
-    settings = settings_for(folder, token=token, network_timeout_seconds=network_timeout_seconds)
+    settings = settings_for(folder, token=token, network_timeout_seconds=network_timeout_seconds, maximum_parts=maximum_parts)
     migrate(settings.ledger_url)
     ledger, views = Ledger(settings.ledger_url), LedgerViews(settings.ledger_url)
     with socket.create_server(("127.0.0.1", 0)) as listening, stow_store(settings, ledger, views, threading.Event()) as store:
@@ -187,7 +189,7 @@ def test_a_part_is_abandoned_when_its_thread_has_written(times: int) -> None:
     part = SlowPart()
 
     async def cancel() -> None:
-        taking = asyncio.create_task(_take(pieces(b"--B\r\n\r\n" + bytes(2 << 20), then=60.0), b"B", lambda: part))
+        taking = asyncio.create_task(_take(pieces(b"--B\r\n\r\n" + bytes(2 << 20), then=60.0), b"B", lambda: part, 10_000))
         await asyncio.to_thread(part.is_writing.wait)
         for _ in range(times):
             taking.cancel()
@@ -215,7 +217,7 @@ class QuickPart:
         pass
 
 
-def taken(*chunks: bytes, boundary: bytes = b"B") -> list[bytes]:
+def taken(*chunks: bytes, boundary: bytes = b"B", maximum_parts: int = 10_000) -> list[bytes]:
     """The parts of a body."""
     parts: list[QuickPart] = []
 
@@ -223,7 +225,7 @@ def taken(*chunks: bytes, boundary: bytes = b"B") -> list[bytes]:
         parts.append(QuickPart())
         return parts[-1]
 
-    stowed = asyncio.run(_take(pieces(*chunks), boundary, begin_part))
+    stowed = asyncio.run(_take(pieces(*chunks), boundary, begin_part, maximum_parts))
     assert len(stowed) == len(parts)
     return [part.content for part in parts]
 
@@ -256,3 +258,25 @@ def test_a_boundary_that_is_longer_than_any_is_said_so(tmp_path: Path) -> None:
     headers = {"Content-Type": f'multipart/related; type="application/dicom"; boundary={"B" * 300}'}
     with open_rig(tmp_path, store=SlowStore()) as rig:
         assert rig.client.post("/dicom-web/studies", content=b"--B", headers=headers).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "maximum_parts", "status", "advice"),
+    [
+        (b"--B\r\n\r\n\r\n" * 1_000_000, 100, 413, "stow.maximum_parts"),
+        (b"--B\r\n\r\nobject\r\n" * 11, 10, 413, "more than 10 parts"),
+        (b"--B" + b"\r\nA: b" * 9 + b"\r\n\r\nobject\r\n--B--\r\n", 10, 400, "header"),
+        (b"--B\r\nA: " + b"b" * 5000 + b"\r\n\r\nobject\r\n--B--\r\n", 10, 400, "header"),
+        (b"--B\r\n" + b"A" * 5000 + b"\r\n\r\nobject\r\n--B--\r\n", 10, 400, "header"),
+    ],
+    ids=["a million empty parts", "one part too many", "many headers", "a long value", "a long name"],
+)
+def test_a_body_of_too_much_ends_early(body: bytes, maximum_parts: int, status: int, advice: str) -> None:
+    with pytest.raises(HTTPException) as refused:
+        taken(*(body[start : start + 65536] for start in range(0, len(body), 65536)), maximum_parts=maximum_parts)
+    assert refused.value.status_code == status
+    assert advice in refused.value.detail.lower()
+
+
+def test_as_many_parts_as_a_request_may_have_are_taken() -> None:
+    assert taken(b"--B\r\n\r\nobject\r\n" * 10 + b"--B--\r\n", maximum_parts=10) == [b"object"] * 10

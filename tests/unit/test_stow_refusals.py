@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import socket
 import sqlite3
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -168,3 +169,34 @@ def test_a_note_without_effect_is_a_row_although_all_was_taken(tmp_path: Path) -
 def instance_of(image: Dataset) -> Instance:
     names = (image.SOPInstanceUID, image.SOPClassUID, image.StudyInstanceUID, image.SeriesInstanceUID)
     return Instance(*names, "1.2.840.10008.1.2.1", "ab/cd/1.dcm", 1, "digest", "pixels", 0.0, "STOW_RS", "HILUM")
+
+
+def test_a_million_empty_parts_are_one_small_answer_one_row_and_a_short_log(tmp_path: Path) -> None:
+    content = b"--B\r\n\r\n\r\n" * 1_000_000 + b"--B--\r\n"
+    with capture_logs() as logs, served(tmp_path, threading.Event(), 60.0) as (port, _):
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as sender:
+            answer = refused_in_the_middle(sender, content)
+        row = only_row(tmp_path)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert len(answer) < 4096
+    assert (row["outcome"], row["reason"], row["stored"], row["refused"]) == ("aborted", "http_400", 0, 100)
+    assert "100 parts of the request are no DICOM files" in row["advice"]
+    assert [line["event"] for line in logs if line["event"].startswith("refus")] == ["refused"] * 20 + ["refusals_not_logged"]
+
+
+def refused_in_the_middle(sender: socket.socket, content: bytes) -> bytes:
+    """The answer, which may come before all is sent."""
+    head = f"POST /dicom-web/studies HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {HEADERS['Content-Type']}\r\n"
+    answer = b""
+    with suppress(ConnectionError):
+        sender.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content[:200_000])
+        while piece := sender.recv(65536):
+            answer += piece
+    return answer
+
+
+def test_parts_that_say_what_they_are_are_bounded_too(tmp_path: Path) -> None:
+    with served(tmp_path, threading.Event(), 60.0, maximum_parts=3) as (port, _):
+        assert post(port, body(*[COMPUTED_TOMOGRAPHY] * 3)) == 409
+        assert post(port, body(*[COMPUTED_TOMOGRAPHY] * 4)) == 413
+    assert [row["reason"] for row in rows(tmp_path)] == ["0x0122", "http_413"]

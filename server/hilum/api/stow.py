@@ -22,9 +22,9 @@ from starlette.requests import ClientDisconnect
 from hilum.api.fields import StudyUid
 from hilum.api.parts import Parts, PartsHere
 from hilum.api.problems import documented
-from hilum.api.stow_body import Events, Mark, chunks
+from hilum.api.stow_body import STORED, Events, Mark, chunks
 from hilum.api.stow_store import Part, Store, Stowed, Visit, VisitedRoute
-from hilum.settings import Receive
+from hilum.settings import Settings
 
 PREFIX: Final = "/dicom-web"
 MEDIA_TYPE: Final = "application/dicom+json"
@@ -33,6 +33,7 @@ router = APIRouter(prefix=PREFIX, tags=["Store"], route_class=VisitedRoute)
 # Of their own: requests that wait for disk or ledger must not take the threads in which pages and health are answered.
 _THREADS: Final = CapacityLimiter(16)
 _CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"})  # whose names may be repeated
+_MAXIMUM_UNNAMED: Final = 100  # parts that are no DICOM files; a program that sends so many sends nothing else
 _T = TypeVar("_T")
 
 
@@ -46,7 +47,7 @@ _DOCUMENTED: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {MEDIA_TYPE: {}}, "description": "All parts are stored."},
     202: {"content": {MEDIA_TYPE: {}}, "description": "Some parts are stored; the others are listed with their reasons."},
     409: {"content": {MEDIA_TYPE: {}}, "description": "No part is stored; all are listed with their reasons."},
-    **documented(400, 408, 415),
+    **documented(400, 408, 413, 415),
 }
 _BODY: Final = {
     "requestBody": {"required": True, "content": {'multipart/related; type="application/dicom"': {"schema": {"type": "string"}}}}
@@ -67,17 +68,18 @@ async def store_instances_of_study(request: Request, parts: PartsHere, store: St
 
 async def _stored(request: Request, parts: Parts, store: Store, study: str | None) -> JSONResponse:
     try:
-        return await _store_parts(request, parts.settings.receive, store, study)
+        return await _store_parts(request, parts.settings, store, study)
     except asyncio.CancelledError:  # by the web server at its end; it would log a traceback, and the sender hear nothing
         raise HTTPException(503, "The server stops; send the request again.", {"Retry-After": "10"}) from None
 
 
-async def _store_parts(request: Request, settings: Receive, store: Store, study: str | None) -> JSONResponse:
+async def _store_parts(request: Request, settings: Settings, store: Store, study: str | None) -> JSONResponse:
     boundary = _boundary(request)
     visit: Visit = request.state.visit
     if (reason := await _in_thread(visit.refusal)) is not None:
         raise HTTPException(503, reason, {"Retry-After": "10"})
-    stowed = await _take(chunks(request.stream(), settings), boundary, lambda: visit.begin(study))
+    stream = chunks(request.stream(), settings.receive)
+    stowed = await _take(stream, boundary, lambda: visit.begin(study), settings.stow.maximum_parts)
     if not stowed:
         raise HTTPException(400, "The request holds no part.")
     await _in_thread(store.close, stowed)
@@ -106,7 +108,7 @@ def _boundary(request: Request) -> bytes:
     return options[b"boundary"]
 
 
-async def _take(stream: AsyncIterator[bytes], boundary: bytes, begin: Callable[[], Part]) -> list[Stowed]:
+async def _take(stream: AsyncIterator[bytes], boundary: bytes, begin: Callable[[], Part], maximum_parts: int) -> list[Stowed]:
     """All parts, one after the other."""
     part: _OneStepAtATime | None = None
     stowed: list[Stowed] = []
@@ -115,6 +117,7 @@ async def _take(stream: AsyncIterator[bytes], boundary: bytes, begin: Callable[[
         async for chunk in stream:
             for event in events.of(chunk):
                 if event is Mark.BEGIN:
+                    _require_few(stowed, maximum_parts)
                     part = _OneStepAtATime(await _in_thread(begin))
                 elif part is not None and event is Mark.END:
                     stowed.append(await _in_thread(part.end))
@@ -134,6 +137,18 @@ async def _take(stream: AsyncIterator[bytes], boundary: bytes, begin: Callable[[
         if part is not None:
             await _abandon(part)
     return stowed
+
+
+def _require_few(stowed: list[Stowed], maximum_parts: int) -> None:
+    """Raises 413 and 400 where one more part is too many: an empty one, too, takes two steps of a thread and a place in the answer."""
+    if len(stowed) >= maximum_parts:
+        raise _too_many(413, f"The request has more than {maximum_parts} parts (stow.maximum_parts): send several requests")
+    if stowed and not stowed[-1].sop_instance_uid and sum(not item.sop_instance_uid for item in stowed) >= _MAXIMUM_UNNAMED:
+        raise _too_many(400, f"{_MAXIMUM_UNNAMED} parts of the request are no DICOM files, and it has more")
+
+
+def _too_many(status: int, detail: str) -> HTTPException:
+    return HTTPException(status, f"{detail}; {STORED}", {"Connection": "close"})
 
 
 async def _abandon(part: _OneStepAtATime) -> None:

@@ -19,7 +19,7 @@ from hilum.settings import Receive
 _PIECE_BYTES: Final = 1 << 20
 _PREAMBLE_BYTES: Final = 64 << 10  # text for people whose programs know no multipart; real ones are a line
 _PADDING_BYTES: Final = 998  # blanks behind a delimiter: as many as a line may hold (RFC 5322 2.1.1)
-_STORED: Final = "complete parts before that are stored."
+STORED: Final = "complete parts before that are stored."
 
 
 async def chunks(stream: AsyncIterator[bytes], settings: Receive) -> AsyncIterator[bytes]:
@@ -42,7 +42,7 @@ async def chunks(stream: AsyncIterator[bytes], settings: Receive) -> AsyncIterat
 
 
 def _late(detail: str) -> HTTPException:
-    return HTTPException(408, f"{detail}; {_STORED}", {"Connection": "close"})
+    return HTTPException(408, f"{detail}; {STORED}", {"Connection": "close"})
 
 
 class Mark(Enum):

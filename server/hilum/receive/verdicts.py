@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Final
 
 from hilum import telemetry
 from hilum.receive.account import Account
@@ -11,6 +12,7 @@ from hilum.receive.refusals import Answer, CannotUnderstand, Refusal, answer
 from hilum.receive.taking import Taken
 
 _log = telemetry.logger("receive")
+_LOGGED_REFUSALS: Final = 20  # of one association or request: its row has the number and the last
 
 
 class Verdicts:
@@ -36,12 +38,19 @@ class Verdicts:
         """What goes on the wire for whatever went wrong."""
         failure = self.refused(error)
         if isinstance(error, Refusal):
-            _log.warning("refused", status=failure.label, comment=failure.comment)
+            self._log_refusal(failure)
         elif isinstance(error, OSError):
             _log.error("not_stored", status=failure.label, problem=error.strerror)
         else:
             _log.exception("not_stored", status=failure.label, exc_info=error)
         return failure
+
+    def _log_refusal(self, failure: Answer) -> None:
+        """The first ones. A sender chooses how many objects it sends, and must not choose how long our log is."""
+        if self._account.refused <= _LOGGED_REFUSALS:
+            _log.warning("refused", status=failure.label, comment=failure.comment)
+        if self._account.refused == _LOGGED_REFUSALS:
+            _log.warning("refusals_not_logged", advice="more of this sender are only counted: GET /api/v1/associations")
 
     def refused(self, error: Exception) -> Answer:
         """The same without a word in the log."""
