@@ -8,7 +8,7 @@ set -euo pipefail
 runtime=(python3.11 python3.11-venv libpython3.11)
 compiler=(gcc libc6-dev libxxhash-dev)
 peers=(dcmtk dicom3tools pixelmed-apps libpixelmed-java default-jre-headless orthanc postgresql prometheus
-       chromium fonts-dejavu-core e2fsprogs xfsprogs)
+       chromium fonts-dejavu-core e2fsprogs xfsprogs systemd)
 
 if ! command -v dpkg-query >/dev/null; then
     echo "debian-packages: not a Debian system; you need the equivalents of: ${runtime[*]} ${compiler[*]}. Tests and demo also use: ${peers[*]}"
