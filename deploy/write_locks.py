@@ -57,6 +57,8 @@ def _write_all() -> None:
     for name, extras in LOCKS.items():
         heading = f"# Written by deploy/write_locks.py for Python 3.11 on Linux: extras {', '.join(extras)}, without torch.\n"
         _write(name, heading + hashed(lock_text(extras)))
+    pins = _lines(closure(built_with()))
+    _write("build.txt", "# Written by deploy/write_locks.py: what builds Hilum's wheel.\n" + hashed(pins))
     for name in KEPT:
         _write(name, _rehashed((FOLDER / name).read_text(encoding="utf-8")))
     version = closure(declared(()))["torch"]
@@ -70,6 +72,11 @@ def declared(extras: Iterable[str]) -> list[Requirement]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     texts = [*project["dependencies"], *(text for extra in extras for text in project["optional-dependencies"][extra])]
     return [Requirement(text) for text in texts]
+
+
+def built_with() -> list[Requirement]:
+    """Requirements of the build, as pyproject.toml has them."""
+    return [Requirement(text) for text in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]]
 
 
 def closure(requirements: Iterable[Requirement]) -> dict[str, str]:
@@ -97,7 +104,10 @@ def canonical(name: str) -> str:
 
 def lock_text(extras: Iterable[str]) -> str:
     """The pins of a lock, one a line, without hashes."""
-    pins = closure(declared(extras))
+    return _lines(closure(declared(extras)))
+
+
+def _lines(pins: Mapping[str, str]) -> str:
     return "".join(f"{name}=={version}\n" for name, version in sorted(pins.items()) if name not in APART)
 
 
@@ -127,7 +137,7 @@ def hashes_of(text: str) -> dict[str, set[str]]:
 def _rehashed(text: str) -> str:
     """A lock whose pins and heading stay."""
     heading = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
-    return heading + hashed("".join(f"{name}=={version}\n" for name, version in pins_of(text).items()))
+    return heading + hashed(_lines(pins_of(text)))
 
 
 def _cpu_torch(version: str) -> str:
@@ -137,10 +147,8 @@ def _cpu_torch(version: str) -> str:
     found = set(_files_of(f"torch=={version}"))
     accepted = hashes_of(known).get("torch", set()) if pins_of(known).get("torch") == version else found
     if not found <= accepted:
-        raise NotLocked(
-            f"torch {version} of {_TORCH_INDEX_URL} has the hashes {', '.join(sorted(found))}, {path.name} has {', '.join(sorted(accepted))}."
-            " One version has one file: find out why before you add the hash by hand."
-        )
+        known_and_found = f"{path.name} has {', '.join(sorted(accepted))}, {_TORCH_INDEX_URL} {', '.join(sorted(found))}"
+        raise NotLocked(f"torch {version} is another file: {known_and_found}. Find out why before you add a hash by hand.")
     heading = "# Written by deploy/write_locks.py: torch for CPU, from an index of its own (TORCH_INDEX_URL). x86-64.\n"
     return heading + _entry("torch", version, accepted)
 

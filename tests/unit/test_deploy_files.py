@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import ipaddress
 import re
 import shlex
 import shutil
@@ -78,7 +79,12 @@ def test_compose_is_whole():
         assert set(service.get("depends_on", {})) <= set(services), name
         for volume in service.get("volumes", []):
             source = volume.split(":")[0]
-            assert source in COMPOSE["volumes"] if not source.startswith(".") else (DEPLOY / source).exists(), volume
+            assert source in COMPOSE["volumes"] if not source.startswith(".") else is_there(source), volume
+
+
+def is_there(source: str) -> bool:
+    """In the repository, or made by the steps at the head of the file."""
+    return (DEPLOY / source).exists() or f"> {source.removeprefix('./')}" in (DEPLOY / "compose.yaml").read_text()
 
 
 def test_compose_publishes_only_dicom_beyond_loopback():
@@ -91,7 +97,64 @@ def test_compose_gives_hilum_time_to_drain_and_triton_the_built_models():
     assert int(hilum["stop_grace_period"].removesuffix("s")) > 30
     assert hilum["environment"]["HILUM_TRITON__URL"] == "triton:8001"
     assert COMPOSE["services"]["models"]["command"] == ["models", "build", "--profile", "onnxruntime"]
-    assert "--model-repository=/state/models/onnxruntime" in triton["command"]
+    assert "--model-repository=/models/onnxruntime" in triton["command"]
+    assert "models:/var/lib/hilum/models" in hilum["volumes"]
+
+
+def test_triton_of_compose_sees_models_only_and_is_seen_by_hilum_only():
+    services = COMPOSE["services"]
+    triton = services["triton"]
+    assert triton["volumes"] == ["models:/models:ro"], "the state volume holds all patients"
+    assert "ports" not in triton
+    assert triton["networks"] == ["triton"]
+    assert COMPOSE["networks"]["triton"]["internal"] is True
+    assert [name for name, service in services.items() if "triton" in service.get("networks", [])] == ["triton", "hilum"]
+    assert {"--http-address=127.0.0.1", "--allow-metrics=false"} <= set(triton["command"])
+    assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", triton["user"])
+
+
+@pytest.mark.parametrize("name", COMPOSE["services"])
+def test_a_service_of_compose_has_no_rights_that_it_does_not_need(name: str):
+    service = COMPOSE["services"][name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert service["ulimits"] == {"core": 0}
+    assert not {"privileged", "cap_add", "pid", "ipc", "devices"} & set(service)
+    assert not any("docker.sock" in volume for volume in service.get("volumes", []))
+
+
+def test_compose_has_no_default_password():
+    """`${NAME:?words}`: compose does not start without it."""
+    for service in COMPOSE["services"].values():
+        secret = {key: value for key, value in service.get("environment", {}).items() if re.search("PASSWORD|TOKEN|SECRET", key)}
+        assert all(re.fullmatch(r"\$\{[A-Z_]+:\?[^}]+\}", value) for value in secret.values()), secret
+    assert "GF_SECURITY_ADMIN_PASSWORD" in COMPOSE["services"]["grafana"]["environment"]
+    assert "./secrets/metrics-token:/run/secrets/metrics-token:ro" in COMPOSE["services"]["prometheus"]["volumes"]
+
+
+def test_the_steps_of_compose_make_the_secrets(tmp_path: Path):
+    lines = (DEPLOY / "compose.yaml").read_text().splitlines()
+    steps = [line.removeprefix("#   ") for line in lines if line.startswith("#   ") and "docker" not in line]
+    subprocess.run(["bash", "-euc", "\n".join(steps)], cwd=tmp_path, check=True)
+    made = dict(line.split("=") for line in (tmp_path / ".env").read_text().splitlines())
+    assert set(made) == set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose.yaml").read_text()))
+    assert (tmp_path / "secrets/metrics-token").read_text() == made["HILUM_API__TOKEN"]
+    assert (tmp_path / ".env").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "secrets").stat().st_mode & 0o077 == 0
+
+
+def test_images_are_named_by_digest():
+    images = [service["image"] for service in COMPOSE["services"].values() if service["image"] != "hilum"]
+    images += [rest.partition("=")[2] for word, rest in DOCKERFILE if word == "ARG" and rest.startswith("PYTHON_IMAGE")]
+    assert len(images) == 4
+    assert [image for image in images if not re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", image)] == []
+
+
+def test_triton_of_compose_is_newer_than_its_known_flaws():
+    """NVIDIA's bulletins of August 2025: up to 25.06."""
+    year, month = re.search(r"tritonserver:(\d+)\.(\d+)-py3", COMPOSE["services"]["triton"]["image"]).groups()
+    assert (int(year), int(month)) > (25, 6)
 
 
 def unit_file() -> configparser.ConfigParser:
@@ -105,8 +168,40 @@ def test_systemd_unit_is_hardened_and_patient():
     service = unit_file()["Service"]
     assert int(service["TimeoutStopSec"]) > 30
     assert service["ExecStart"].endswith("hilum serve")
-    assert {service[key] for key in ("NoNewPrivileges", "ProtectHome", "PrivateTmp")} == {"yes"}
+    assert {service[key] for key in ("NoNewPrivileges", "ProtectHome", "PrivateTmp", "PrivateIPC", "RemoveIPC", "PrivateUsers")} == {"yes"}
     assert service["ProtectSystem"] == "strict"
+    assert service["ProtectProc"] == "invisible"
+    assert service["CapabilityBoundingSet"] == service["AmbientCapabilities"] == ""
+    assert (service["LimitCORE"], service["MemoryMax"], service["TasksMax"], service["UMask"]) == ("0", "80%", "8192", "0077")
+
+
+def test_shared_memory_of_the_unit_is_its_own_and_open_to_its_user():
+    """The mode decides: a folder as TemporaryFileSystem= makes it is root's."""
+    place, _, options = unit_file()["Service"]["TemporaryFileSystem"].partition(":")
+    assert place == "/dev/shm"
+    assert {"mode=1777", "nosuid", "nodev", "noexec"} <= set(options.split(","))
+
+
+def test_the_unit_reaches_private_networks_and_no_others():
+    service = unit_file()["Service"]
+    assert service["IPAddressDeny"] == "any"
+    networks = [ipaddress.ip_network(word) for word in service["IPAddressAllow"].split() if "/" in word]
+    assert len(networks) == 4
+    assert all(network.is_private for network in networks)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+@pytest.mark.parametrize("drop_ins", [(), ("gpu.conf",)], ids=["alone", "with a GPU"])
+def test_the_unit_is_rated_below_two(tmp_path: Path, drop_ins: tuple[str, ...]):
+    unit = tmp_path / "hilum.service"
+    shutil.copy(DEPLOY / "systemd/hilum.service", unit)
+    (tmp_path / "hilum.service.d").mkdir()
+    for name in drop_ins:
+        shutil.copy(DEPLOY / "systemd" / name, tmp_path / "hilum.service.d")
+    words = subprocess.run(["systemd-analyze", "security", "--offline=true", unit], capture_output=True, text=True, check=False)
+    (score,) = re.findall(r"Overall exposure level for \S+: ([\d.]+)", words.stdout)
+    assert float(score) < 2.0, words.stdout
+    assert (float(score) == 1.3) == (not drop_ins), "docs/operations.md names both scores"
 
 
 def steps() -> list[str]:

@@ -50,10 +50,19 @@ def test_dashboard_panels_do_not_overlap():
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-@pytest.mark.parametrize(("kind", "file"), [("config", "prometheus.yml"), ("rules", "rules.yml")])
+@pytest.mark.parametrize(("kind", "file"), [("config --syntax-only", "prometheus.yml"), ("rules", "rules.yml")])
 def test_promtool_accepts(kind: str, file: str):
-    words = subprocess.run(["promtool", "check", kind, DEPLOY / "prometheus" / file], capture_output=True, text=True, check=False)
+    words = subprocess.run(["promtool", "check", *kind.split(), DEPLOY / "prometheus" / file], capture_output=True, text=True, check=False)
     assert words.returncode == 0, words.stdout + words.stderr
+
+
+def test_prometheus_shows_a_token_that_compose_mounts():
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    jobs = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())["scrape_configs"]
+    mounted = {volume.split(":")[1] for volume in compose["prometheus"]["volumes"]}
+    assert [job["authorization"]["credentials_file"] for job in jobs] == ["/run/secrets/metrics-token"]
+    assert "/run/secrets/metrics-token" in mounted
+    assert {target.split(":")[0] for job in jobs for group in job["static_configs"] for target in group["targets"]} <= set(compose)
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
