@@ -6,7 +6,7 @@ TOOLS := .venv/tools
 LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo test check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing bench-writes goldens proof docs lock
+.PHONY: help setup demo test check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing bench-writes goldens proof docs lock sbom audit-packages
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -18,7 +18,7 @@ demo: setup ## a study in, its SR in a PACS; DEMO_EXIT=1 ends by itself, STUDY=p
 	@$(BIN)/python deploy/demo.py $(STUDY)
 
 # A test process that dies is not replaced: with loadfile the replacement can wait for ever for its second test.
-test: setup ## all tests, four files of them at a time; TEST_PROCESSES=0: one after the other
+test: setup $(TOOLS)/.set-up ## all tests, four files of them at a time; TEST_PROCESSES=0: one after the other
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=15
 
 check: setup ## style, types, walls between the rooms, documentation; fast
@@ -83,6 +83,15 @@ docs: setup ## regenerate the generated parts of docs/
 
 lock: setup $(TOOLS)/.set-up ## pin what .venv holds, with hashes; UPGRADE=1: newer tools and CUDA libraries, too
 	@$(BIN)/python deploy/write_locks.py
+
+sbom: setup $(TOOLS)/.set-up ## packages of the server as CycloneDX, and their licences; dist/, SECURITY.md
+	@$(BIN)/python -m deploy.sbom
+
+# Fails where a package could not be looked up: "no known flaws" is said of those only that were.
+audit-packages: setup $(TOOLS)/.set-up ## known flaws of the pinned packages, as PyPI has them now; AUDIT="-s osv" asks another database
+	@echo "advisories: asked now, $$(date -u +%FT%TZ), of $(or $(AUDIT),PyPI (the PyPA advisory database))"
+	@$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT) \
+	    $(foreach lock,server torch-cpu build,-r deploy/lock/$(lock).txt)
 
 # Programs that look at packages stand apart from them: what they need themselves is no part of Hilum.
 $(TOOLS)/.set-up: deploy/lock/tools.txt

@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface  # type: ignore[import-not-found]  # of pip's build environment
+from hatchling.builders.config import BuilderConfig
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _LIBRARIES = ("preprocessing/hilum_preprocessing/resize.so", "server/hilum/receive/transfer.so")
 
 
-class CompileC(BuildHookInterface):  # type: ignore[misc]  # as above
+class CompileC(BuildHookInterface[BuilderConfig]):
     """Named in pyproject.toml, [tool.hatch.build.hooks.custom]."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
