@@ -21,11 +21,12 @@ def document() -> Component:
     return sbom.document_of(sbom.read_rules())
 
 
-@pytest.mark.slow
 def test_the_document_is_valid_by_the_schema_of_cyclonedx(document: Component):
-    sbom._validate(document)
+    """Of a few packages: the schema takes its time."""
+    few = [component for component in document["components"] if component["name"] in ("certifi", "nvidia-pytriton", "torch")]
+    sbom._validate({**document, "components": few})
     with pytest.raises(sbom.NotWritten, match="not valid"):
-        sbom._validate({**document, "bomFormat": "other"})
+        sbom._validate({**document, "components": [], "bomFormat": "other"})
 
 
 def test_each_package_that_the_server_has_here_is_listed_in_its_version(document: Component):
