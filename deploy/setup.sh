@@ -49,7 +49,7 @@ install_torch() {
     : >"$log"
     install_lock torch-cpu.txt --retries 1 --timeout 20 --index-url "${TORCH_INDEX_URL:-https://download.pytorch.org/whl/cpu}" && return
     if grep -q 'DO NOT MATCH THE HASHES' "$log"; then
-        say "STOP: torch's file is not the one that deploy/lock/torch-cpu.txt names: docs/decisions/set-up-with-exact-pins.md"
+        say "STOP: torch's file is not the one that deploy/lock/torch-cpu.txt names: docs/decisions/locks-with-hashes.md"
         return 1
     fi
     say "no CPU build found; taking PyPI's build (deploy/lock/torch-cuda.txt, 2 GB)"

@@ -1,7 +1,7 @@
 """A real TensorRT builder without a GPU: TensorRT for RTX parses what the tensorrt profile lays ready, and builds engines for named GPUs.
 
 Those engines are not what Triton loads; that they can be built proves that the ONNX files parse, keep their tensors and fit the
-optimization profile. NVIDIA's library is proprietary and optional: `pip install --no-deps --require-hashes -r deploy/lock/tensorrt-rtx.txt`.
+optimization profile. NVIDIA's library is proprietary and optional: docs/profiles.md.
 """
 
 from __future__ import annotations
