@@ -84,7 +84,7 @@ def test_compose_is_whole():
 
 def is_there(source: str) -> bool:
     """In the repository, or made by the steps at the head of the file."""
-    return (DEPLOY / source).exists() or f"> {source.removeprefix('./')}" in (DEPLOY / "compose.yaml").read_text()
+    return (DEPLOY / source).exists() or f"> deploy/{source.removeprefix('./')}" in (DEPLOY / "compose.yaml").read_text()
 
 
 def test_compose_publishes_only_dicom_beyond_loopback():
@@ -130,18 +130,18 @@ def test_compose_has_no_default_password():
         secret = {key: value for key, value in service.get("environment", {}).items() if re.search("PASSWORD|TOKEN|SECRET", key)}
         assert all(re.fullmatch(r"\$\{[A-Z_]+:\?[^}]+\}", value) for value in secret.values()), secret
     assert "GF_SECURITY_ADMIN_PASSWORD" in COMPOSE["services"]["grafana"]["environment"]
-    assert "./secrets/metrics-token:/run/secrets/metrics-token:ro" in COMPOSE["services"]["prometheus"]["volumes"]
+    assert "./secrets/prometheus_token:/run/secrets/hilum_token:ro" in COMPOSE["services"]["prometheus"]["volumes"]
 
 
 def test_the_steps_of_compose_make_the_secrets(tmp_path: Path):
     lines = (DEPLOY / "compose.yaml").read_text().splitlines()
     steps = [line.removeprefix("#   ") for line in lines if line.startswith("#   ") and "docker" not in line]
     subprocess.run(["bash", "-euc", "\n".join(steps)], cwd=tmp_path, check=True)
-    made = dict(line.split("=") for line in (tmp_path / ".env").read_text().splitlines())
+    made = dict(line.split("=") for line in (tmp_path / "deploy/.env").read_text().splitlines())
     assert set(made) == set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose.yaml").read_text()))
-    assert (tmp_path / "secrets/metrics-token").read_text() == made["HILUM_API__TOKEN"]
-    assert (tmp_path / ".env").stat().st_mode & 0o077 == 0
-    assert (tmp_path / "secrets").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "deploy/secrets/prometheus_token").read_text() == made["HILUM_API__TOKEN"]
+    assert (tmp_path / "deploy/.env").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "deploy/secrets").stat().st_mode & 0o077 == 0
 
 
 def test_images_are_named_by_digest():

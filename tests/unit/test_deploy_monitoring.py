@@ -60,8 +60,8 @@ def test_prometheus_shows_a_token_that_compose_mounts():
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     jobs = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())["scrape_configs"]
     mounted = {volume.split(":")[1] for volume in compose["prometheus"]["volumes"]}
-    assert [job["authorization"]["credentials_file"] for job in jobs] == ["/run/secrets/metrics-token"]
-    assert "/run/secrets/metrics-token" in mounted
+    assert [job["authorization"]["credentials_file"] for job in jobs] == ["/run/secrets/hilum_token"]
+    assert "/run/secrets/hilum_token" in mounted
     assert {target.split(":")[0] for job in jobs for group in job["static_configs"] for target in group["targets"]} <= set(compose)
 
 
