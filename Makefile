@@ -94,7 +94,7 @@ audit-packages: setup $(TOOLS)/.set-up ## known flaws of the pinned packages, as
 	    $(foreach lock,server torch-cpu build,-r deploy/lock/$(lock).txt)
 
 # Programs that look at packages stand apart from them: what they need themselves is no part of Hilum.
-$(TOOLS)/.set-up: deploy/lock/tools.txt
+$(TOOLS)/.set-up: deploy/lock/tools.txt | setup
 	@test -x $(TOOLS)/bin/python || $(BIN)/python -m venv $(TOOLS)
 	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check $(LOCKED) -r deploy/lock/tools.txt
 	@touch $@

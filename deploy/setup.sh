@@ -27,8 +27,9 @@ done
 [ -x .venv/bin/python ] || { say "virtual environment .venv ($("$python" --version))"; "$python" -m venv .venv; }
 log=.venv/set-up.log
 
-# pip's words go to the log; a terminal shows the current one. A failure shows the end of the log. Only files whose hash a lock has are
-# installed, and only wheels: a source archive would run its build with packages that no lock names.
+# pip's words go to the log; a terminal shows the current one. A failure shows the end of the log.
+# Only files whose hash a lock has are installed, and only wheels: a source archive would run its
+# build with packages that no lock names.
 install() {
     local show=(awk '{ printf "\r\033[K  %s", substr($0, 1, 76); fflush() } END { printf "\r\033[K" }')
     [ -t 1 ] || show=(awk '/^(Building|Successfully|ERROR)/ { print "  " substr($0, 1, 120); fflush() }')
@@ -38,7 +39,7 @@ install() {
 install_lock() { install --require-hashes --only-binary :all: "${@:2}" -r "deploy/lock/$1"; }
 
 # PyPI's torch for Linux brings 2 GB of CUDA libraries; without an NVIDIA driver the CPU build of the same version is enough.
-# It is asked for in its own index alone (TORCH_INDEX_URL), so that neither index can answer for the other's packages.
+# It is asked for in its own index alone (TORCH_INDEX_URL): neither index answers for the other's.
 install_torch() {
     if command -v nvidia-smi >/dev/null; then
         say "torch with NVIDIA's libraries (deploy/lock/torch-cuda.txt)"

@@ -140,7 +140,10 @@ async def _take(stream: AsyncIterator[bytes], boundary: bytes, begin: Callable[[
 
 
 def _require_few(stowed: list[Stowed], maximum_parts: int) -> None:
-    """Raises 413 and 400 where one more part is too many: an empty one, too, takes two steps of a thread and a place in the answer."""
+    """Raises 413 and 400 where one more part is too many.
+
+    An empty one, too, takes two steps of a thread and a place in the answer.
+    """
     if len(stowed) >= maximum_parts:
         raise _too_many(413, f"The request has more than {maximum_parts} parts (stow.maximum_parts): send several requests")
     if stowed and not stowed[-1].sop_instance_uid and sum(not item.sop_instance_uid for item in stowed) >= _MAXIMUM_UNNAMED:

@@ -37,20 +37,22 @@ class Verdicts:
     def failed(self, error: Exception) -> Answer:
         """What goes on the wire for whatever went wrong."""
         failure = self.refused(error)
-        if isinstance(error, Refusal):
-            self._log_refusal(failure)
-        elif isinstance(error, OSError):
-            _log.error("not_stored", status=failure.label, problem=error.strerror)
+        if isinstance(error, Refusal | OSError):
+            self._log(error, failure)
         else:
             _log.exception("not_stored", status=failure.label, exc_info=error)
         return failure
 
-    def _log_refusal(self, failure: Answer) -> None:
-        """The first ones. A sender chooses how many objects it sends, and must not choose how long our log is."""
-        if self._account.refused <= _LOGGED_REFUSALS:
+    def _log(self, error: Refusal | OSError, failure: Answer) -> None:
+        """The first ones: a sender chooses how many objects it sends, not how long our log is."""
+        if self._account.refused > _LOGGED_REFUSALS:
+            return
+        if isinstance(error, OSError):
+            _log.error("not_stored", status=failure.label, problem=error.strerror)
+        else:
             _log.warning("refused", status=failure.label, comment=failure.comment)
         if self._account.refused == _LOGGED_REFUSALS:
-            _log.warning("refusals_not_logged", advice="more of this sender are only counted: GET /api/v1/associations")
+            _log.warning("refusals_not_logged", advice="GET /api/v1/associations counts those to come")
 
     def refused(self, error: Exception) -> Answer:
         """The same without a word in the log."""
