@@ -27,7 +27,7 @@ from deploy.docs_of_peer import peer_table
 from deploy.docs_of_preprocessing import echo_table, fields_tables, recipes_table, traps_table
 from deploy.docs_of_proof import proof_table
 from deploy.docs_of_senders import senders_table
-from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, telemetry
+from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, telemetry, verbs
 from hilum.models import terminology
 from hilum.receive import terms
 from hilum.store.queues import QUEUES
@@ -128,7 +128,7 @@ def reasons_table() -> Iterator[str]:
     """The closed list."""
     yield "\n| reason | meaning |\n|---|---|"
     yield from (_row(f"`{reason.value}`", reason.meaning) for reason in domain.Reason)
-    for words in (domain.Outcome, domain.Decision, domain.RemovalReason, domain.ConflictState):
+    for words in (domain.Outcome, domain.Decision, domain.RemovalReason, domain.ConflictState, domain.Channel):
         yield f"\n**{words.__name__}** ({_first_line(words)}): {', '.join(f'`{word.value}`' for word in words)}."
 
 
@@ -231,6 +231,15 @@ def _preprocess_row(row: Mapping[str, Any]) -> str:
     )
 
 
+def verbs_table() -> Iterator[str]:
+    """Every verb, the DICOM event that it is, and by which command or address."""
+    yield "\n| verb | what happened | DICOM event | type | action |\n|---|---|---|---|---|"
+    for verb, meaning in verbs.MEANINGS.items():
+        kinds = ", ".join(kind.meaning for kind in meaning.types)
+        event = f"{meaning.event.value} {meaning.event.meaning}"
+        yield _row(f"`{verb}`", meaning.words, event, kinds, meaning.action)
+
+
 GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "settings": ("settings.md", settings_table),
     "metrics": ("metrics.md", metrics_table),
@@ -244,6 +253,7 @@ GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "rollouts": ("states.md", rollout_states),
     "reasons": ("states.md", reasons_table),
     "commands": ("commands.md", commands_list),
+    "verbs": ("audit.md", verbs_table),
     "terminology": ("terminology.md", terminology_table),
     "manifest": ("manifest.md", lambda: manifest_tables(_row)),
     "parity": ("models_parity.md", lambda: parity_table(_row)),

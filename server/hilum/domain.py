@@ -731,9 +731,10 @@ class AssociationRecord:
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """An image that shall take no part in results. `note_uid` None: a person said so, not a rejection note.
+    """An image that shall take no part in results.
 
-    `holds_for_all`: it holds for an image of any sender; else only for one that `calling_ae_title` has sent.
+    `note_uid` None: a person said so, not a rejection note: `rejected_by`. `holds_for_all`: it holds
+    for an image of any sender; else only for one that `calling_ae_title` has sent.
     """
 
     sop_instance_uid: str
@@ -742,6 +743,7 @@ class Rejection:
     note_uid: str | None = None
     calling_ae_title: str = ""
     holds_for_all: bool = False
+    rejected_by: str = ""
 
 
 Job = ReadingJob | StudyJob | ComparisonJob | ReportJob | DeliveryJob | CommitmentJob

@@ -311,6 +311,7 @@ class Retention(_Section):
     association_days: float = Field(
         365.0, ge=0, description="Days that associations, and what was refused on them, can be looked up; 0: for ever."
     )
+    audit_days: float = Field(0.0, ge=0, description="Days that rows of the audit are kept (docs/audit.md); 0: for ever.")
     commitment_days: float = Field(365.0, ge=0, description="The same for requests for storage commitment that have ended.")
     check_seconds: float = Field(60.0, gt=0, description="How often it is looked what may leave.")
 
@@ -725,6 +726,39 @@ class Tracing(_Section):
     share: float = Field(1.0, gt=0, le=1, description="Share of studies that are traced; all processes choose the same ones.")
 
 
+class Syslog(_Section):
+    """A collector of audit messages (PS3.15 A.5 by RFC 5424).
+
+    They wait in the ledger while it is away.
+    """
+
+    host: str = Field("", description="Host name or address of the collector; empty: none.")
+    port: int = Field(6514, ge=1, le=65535, description="Registered ones: 6514 for tls and tcp, 514 for udp.")
+    protocol: Literal["udp", "tcp", "tls"] = Field(
+        "tls", description="udp: RFC 5426, may lose messages. tcp: RFC 6587, octets counted. tls: RFC 5425."
+    )
+    ca_file: Path | None = Field(None, description="With tls: PEM file of the authority behind its certificate; none: those of the host.")
+    certificate_file: Path | None = Field(None, description="With tls: PEM file of our certificate and its chain, if it asks for one.")
+    key_file: Path | None = Field(None, description="With tls: PEM file of the key to it, not encrypted.")
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Syslog:
+        if bool(self.certificate_file) != bool(self.key_file):
+            raise ValueError("certificate_file and key_file go together")
+        if self.protocol != "tls" and any((self.ca_file, self.certificate_file)):
+            raise ValueError('ca_file, certificate_file and key_file need protocol = "tls"')
+        return self
+
+
+class Audit(_Section):
+    """Who did what (docs/audit.md)."""
+
+    look_minutes: float = Field(
+        5.0, ge=0, le=1440, description="Repeated looks of one actor at one study within so long are counted in one row; 0: each is a row."
+    )
+    syslog: Syslog = Syslog()
+
+
 class Settings(_Section):
     """All settings of one installation."""
 
@@ -748,6 +782,7 @@ class Settings(_Section):
     stow: Stow = Stow()
     log: Log = Log()
     tracing: Tracing = Tracing()
+    audit: Audit = Audit()
 
     @field_validator("destinations")
     @classmethod
@@ -900,11 +935,19 @@ def _our_paths(sections: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
     for section, value in sections.items():
         named = value if isinstance(value, Mapping) else {"": value}
         for name, item in named.items():
-            yield from ((".".join(filter(None, (section, name, key))), path) for key, path in item if isinstance(path, Path))
+            yield from _paths_of(item, *filter(None, (section, name)))
     if "models" in sections and sections["models"].manifests is None:
         yield "models.manifests", _MANIFESTS
     if "ledger" in sections and sections["ledger"].file:
         yield "ledger.url", sections["ledger"].file
+
+
+def _paths_of(section: _Section, *place: str) -> Iterator[tuple[str, Path]]:
+    for key, value in section:
+        if isinstance(value, _Section):
+            yield from _paths_of(value, *place, key)
+        elif isinstance(value, Path):
+            yield ".".join((*place, key)), value
 
 
 def _first(*values: float | None) -> float:
@@ -1033,7 +1076,17 @@ def _known(prefix: tuple[str, ...]) -> list[str]:
         return list(Settings.model_fields)
     if prefix[0] in _NAMED:
         return list(_NAMED[prefix[0]][0].model_fields) if len(prefix) == 2 else []
-    return list(_section(prefix[0]).model_fields) if len(prefix) == 1 and prefix[0] in Settings.model_fields else []
+    return _names_in(Settings, prefix)
+
+
+def _names_in(model: type[BaseModel], prefix: tuple[str, ...]) -> list[str]:
+    """Of the section there; empty where there is none."""
+    for name in prefix:
+        annotation = model.model_fields[name].annotation if name in model.model_fields else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return list(model.model_fields)
 
 
 def _nearest(name: str, known: list[str]) -> str:
@@ -1068,13 +1121,19 @@ def describe() -> Iterator[tuple[str, str, str, str]]:
     """(name, type, default, description) of every setting, for the documentation."""
     for section in Settings.model_fields:
         model, prefix = (_NAMED[section][0], f"{section}.{_NAMED[section][1]}") if section in _NAMED else (_section(section), section)
-        for name, info in model.model_fields.items():
-            yield (
-                f"{prefix}.{name}",
-                _type_name(info.annotation),
-                _as_toml(None if info.is_required() else info.get_default()),
-                info.description or "",
-            )
+        yield from _described(model, prefix)
+
+
+def _described(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    """A section's own settings, then those of the sections in it."""
+    inner = {name: info.annotation for name, info in model.model_fields.items()}
+    sections = {name: kind for name, kind in inner.items() if isinstance(kind, type) and issubclass(kind, BaseModel)}
+    for name, info in model.model_fields.items():
+        if name not in sections:
+            default = _as_toml(None if info.is_required() else info.get_default())
+            yield f"{prefix}.{name}", _type_name(info.annotation), default, info.description or ""
+    for name, kind in sections.items():
+        yield from _described(kind, f"{prefix}.{name}")
 
 
 def _type_name(annotation: object) -> str:

@@ -16,6 +16,7 @@ from hilum.deliver.probe import Probe
 from hilum.receive.describe import describe
 from hilum.settings import Api, Destination, Receive, Settings, Site, Stow
 from hilum.store.archive import Archive
+from hilum.store.audit_log import AuditLog
 from hilum.store.decisions import Decisions
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts import Rollouts
@@ -56,6 +57,7 @@ class Rig:
     clock: Clock
     views: LedgerViews
     folder: Path
+    audit: AuditLog
 
     def get(self, path: str, status: int = 200, **query: Any) -> Any:
         """JSON of a GET that must end with this status."""
@@ -84,9 +86,11 @@ def open_rig(
     usual = {"requeue": ledger.requeue, "interventions": LedgerInterventions(settings, ledger), "decisions": decisions}
     rollouts = Rollouts(ledger_url, clock)
     options = {**usual, "probe": _as_if_probed, "rollouts": RolloutVerbs(settings, rollouts, views), **options}
+    audit = options.setdefault("audit", AuditLog(ledger_url, clock, look_seconds=300.0))
     app = create_app(Parts(settings, views, str(folder / "metrics"), releases, clock=clock, **options), with_studies=with_studies)
     with TestClient(app, base_url="http://127.0.0.1:8640", raise_server_exceptions=False) as client:
-        yield Rig(client, Street(ledger, clock), clock, views, folder)
+        yield Rig(client, Street(ledger, clock), clock, views, folder, audit)
+    audit.close()
     rollouts.close()
     views.close()
     decisions.close()

@@ -99,6 +99,14 @@ def test_what_cannot_be_rolled_out_is_refused_with_what_to_do(rig: Rig, alias: s
     assert rig.get("/api/v1/rollouts")["rollouts"][0]["serving"] == "chest@1"
 
 
+def test_a_rollout_names_who_started_it_as_its_row_of_the_audit_does(rig: Rig) -> None:
+    post(rig, "start", release="chest@2", mode="shadow")
+    found = rig.get("/api/v1/rollouts/chest")
+    (row,) = rig.get("/api/v1/audit", verb="start_rollout")["rows"]
+    assert found["changed_by"] == found["events"][0]["changed_by"] == row["actor"] == "anonymous"
+    assert (row["thing"], row["name"], row["detail"], row["outcome"]) == ("alias", "chest", "chest@2 shadow", "done")
+
+
 def test_a_release_that_reads_already_is_no_candidate(tiny: Tiny, url: str, tmp_path: Path) -> None:
     models = Models(manifests=tiny.manifests_dir, built=tiny.built_dir, releases=("chest@1", "chest@2"))
     settings = Settings(site=Site(state_dir=tmp_path / "state"), models=models)
@@ -202,7 +210,7 @@ def test_the_whole_way_by_command(config: Path, url: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without a name")
 def test_a_user_without_a_name_is_a_number() -> None:
-    code = "import os; from hilum.cli.rollouts import who_asks; os.setuid(54321); print(who_asks())"
+    code = "import os; from hilum.cli.frame import actor_here; os.setuid(54321); print(actor_here().name)"
     done = subprocess.run([sys.executable, "-c", code], env={}, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "uid 54321", done.stderr
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import HTMLResponse
 
 from hilum import __version__
-from hilum.api import deciding, health, intervening, operations, probing, problems, stow, studies
+from hilum.api import audit, deciding, health, intervening, operations, probing, problems, stow, studies
 from hilum.api import rollouts as rolling
 from hilum.api.around import Around
 from hilum.api.docs_page import render
@@ -81,6 +81,7 @@ def _api(parts: Parts) -> APIRouter:
         (intervening.router, parts.interventions),
         (rolling.router, parts.rollouts),
         (stow.router, parts.store),
+        (audit.router, parts.audit),
     ):
         if needed is not None:
             api.include_router(router)

@@ -8,14 +8,17 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path
 from starlette.exceptions import HTTPException
 
+from hilum.api.deeds import AuditedRoute, DeedHere
 from hilum.api.fields import API_PREFIX, UID_PATTERN
 from hilum.api.operation_answers import ConflictAnswer, RejectedAnswer
 from hilum.api.parts import PartsHere
 from hilum.api.problems import documented
+from hilum.store.audit_log import Deed
 from hilum.store.decisions import CannotResolve, Decisions
 from hilum.store.schema import MAXIMUM_ROW_ID
+from hilum.verbs import Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"])
+router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
 
 ConflictId = Annotated[int, Path(ge=1, le=MAXIMUM_ROW_ID, description="`id` of a conflict.", examples=[1])]
 ImageUid = Annotated[
@@ -24,32 +27,36 @@ ImageUid = Annotated[
 
 
 @router.post("/conflicts/{conflict}/keep", response_model=ConflictAnswer, responses=documented(404, 409), summary="Keep out of everything")
-def keep(parts: PartsHere, conflict: ConflictId) -> dict[str, Any]:
+@performs(Verb.KEEP_CONFLICT)
+def keep(parts: PartsHere, deed: DeedHere, conflict: ConflictId) -> dict[str, Any]:
     """The first bytes stay in use for good. The quarantined file stays where it is, marked as looked at."""
-    return _resolved(conflict, _decisions(parts).keep)
+    return _resolved(_decisions(parts).keep, conflict, deed)
 
 
 @router.post("/conflicts/{conflict}/replace", response_model=ConflictAnswer, responses=documented(404, 409), summary="Take the other bytes")
-def replace(parts: PartsHere, conflict: ConflictId) -> dict[str, Any]:
+@performs(Verb.REPLACE_CONFLICT)
+def replace(parts: PartsHere, deed: DeedHere, conflict: ConflictId) -> dict[str, Any]:
     """The quarantined bytes become the image: it is read again, and its study gets a new result and report, which supersede.
 
     The former bytes go to quarantine as a conflict of their own, state `kept`; to take them back, replace by that one.
     """
-    return _resolved(conflict, _decisions(parts).replace)
+    return _resolved(_decisions(parts).replace, conflict, deed)
 
 
 @router.post(
     "/conflicts/{conflict}/discard", response_model=ConflictAnswer, responses=documented(404, 409), summary="Delete the other bytes"
 )
-def discard(parts: PartsHere, conflict: ConflictId) -> dict[str, Any]:
+@performs(Verb.DISCARD_CONFLICT)
+def discard(parts: PartsHere, deed: DeedHere, conflict: ConflictId) -> dict[str, Any]:
     """The quarantined file is deleted. The same bytes sent once more are acknowledged and deleted, too."""
-    return _resolved(conflict, _decisions(parts).discard)
+    return _resolved(_decisions(parts).discard, conflict, deed)
 
 
 @router.post("/images/{sop_instance_uid}/reject", response_model=RejectedAnswer, responses=documented(404), summary="Take out an image")
-def reject(parts: PartsHere, sop_instance_uid: ImageUid) -> dict[str, Any]:
+@performs(Verb.REJECT_IMAGE)
+def reject(parts: PartsHere, deed: DeedHere, sop_instance_uid: ImageUid) -> dict[str, Any]:
     """The image takes no part in results any more, as after a rejection note: its study gets a new result without it."""
-    found = _decisions(parts).reject(sop_instance_uid)
+    found = _decisions(parts).reject(sop_instance_uid, deed)
     if found is None:
         raise HTTPException(404, "No image with this SOP Instance UID is in the ledger.")
     return found
@@ -60,9 +67,9 @@ def _decisions(parts: PartsHere) -> Decisions:
     return parts.decisions
 
 
-def _resolved(conflict: int, decide: Callable[[int], dict[str, Any] | None]) -> dict[str, Any]:
+def _resolved(decide: Callable[[int, Deed], dict[str, Any] | None], conflict: int, deed: Deed) -> dict[str, Any]:
     try:
-        found = decide(conflict)
+        found = decide(conflict, deed)
     except CannotResolve as error:
         raise HTTPException(409, str(error)) from error
     if found is None:

@@ -10,14 +10,18 @@ from fastapi import APIRouter
 from pydantic import ConfigDict, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
+from hilum.api.deeds import AuditedRoute, DeedHere
 from hilum.api.fields import AE_PATTERN, API_PREFIX, UID_PATTERN, Answer, StudyUid
 from hilum.api.parts import Interventions, Parts, PartsHere
 from hilum.api.probing import DestinationName
 from hilum.api.problems import documented
 from hilum.domain import StudyState
+from hilum.store.audit_log import Deed
+from hilum.verbs import NoVerb, Thing, Verb, performs
 
-listing = APIRouter(prefix=API_PREFIX, tags=["Operations"])
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"])
+listing = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
+router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
+_NO_STUDY = NoVerb("it shows queues, and no study")
 # PS3.5 6.2, VR LO: at most 64 characters, no backslash, no control character, and spaces around it do not count.
 _CHARACTER = "!-\\[\\]-~\u00a1-\uffff"
 _Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^[{_CHARACTER}]([ {_CHARACTER}]*[{_CHARACTER}])?$")]
@@ -87,7 +91,7 @@ class CompletedAnswer(Answer):
 
 
 class PatientToErase(Answer):
-    """Whose data to erase. It is written nowhere."""
+    """Whose data to erase. It is written nowhere; the audit holds a keyed digest."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"patient_id": "4711"}]})
 
@@ -97,7 +101,7 @@ class PatientToErase(Answer):
 
 
 class StudyToErase(Answer):
-    """Which study to erase. It is written nowhere."""
+    """Which study to erase. It is written nowhere; the audit holds a keyed digest."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"study_instance_uid": "1.2.826.0.1.3680043.8.498.1"}]})
 
@@ -122,21 +126,24 @@ class ErasedAnswer(Answer):
 
 
 @listing.get("/destinations", response_model=DestinationList, summary="List destinations")
+@performs(_NO_STUDY)
 def list_destinations(parts: PartsHere) -> Mapping[str, Any]:
     """Every destination with its queue, paused or not."""
     return {"destinations": parts.views.destination_states(parts.settings.destinations)}
 
 
 @router.post("/destinations/{name}/pause", response_model=DestinationState, responses=documented(404), summary="Pause a destination")
-def pause_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, Any]:
+@performs(Verb.PAUSE)
+def pause_destination(parts: PartsHere, deed: DeedHere, name: DestinationName) -> Mapping[str, Any]:
     """Nothing more is sent to it until it is resumed; what is on the wire is finished. Documents wait, nothing is lost."""
-    return _pause(parts, name, is_paused=True)
+    return _pause(parts, deed, name, is_paused=True)
 
 
 @router.post("/destinations/{name}/resume", response_model=DestinationState, responses=documented(404), summary="Resume a destination")
-def resume_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, Any]:
+@performs(Verb.RESUME)
+def resume_destination(parts: PartsHere, deed: DeedHere, name: DestinationName) -> Mapping[str, Any]:
     """What waited is sent."""
-    return _pause(parts, name, is_paused=False)
+    return _pause(parts, deed, name, is_paused=False)
 
 
 @router.post(
@@ -145,13 +152,14 @@ def resume_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, 
     responses=documented(404, 409),
     summary="Give up what waits for a destination that is gone",
 )
-def forget_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, Any]:
+@performs(Verb.FORGET_DESTINATION)
+def forget_destination(parts: PartsHere, deed: DeedHere, name: DestinationName) -> Mapping[str, Any]:
     """Only of one that is no longer in the settings. Its deliveries that are due or dead are cancelled. It cannot be undone."""
     if name in parts.settings.destinations:
         raise HTTPException(409, "It is in the settings: take its section out and restart, then forget it.")
     if not any(item["name"] == name for item in parts.views.destination_states(parts.settings.destinations)):
         raise HTTPException(404, "Nothing waits for such a destination; /api/v1/destinations lists what there is.")
-    return asdict(_verbs(parts).forget(name))
+    return asdict(_verbs(parts).forget(name, deed))
 
 
 @router.post(
@@ -160,15 +168,17 @@ def forget_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, 
     responses=documented(400),
     summary="Give up dead reports of storage commitment",
 )
-def forget_commitments(parts: PartsHere, order: ForgetCommitmentsOrder) -> Mapping[str, int]:
+@performs(Verb.FORGET_COMMITMENTS)
+def forget_commitments(parts: PartsHere, deed: DeedHere, order: ForgetCommitmentsOrder) -> Mapping[str, int]:
     """For an asker who is gone, or whom nobody can reach. What is due is tried on. It cannot be undone."""
-    return {"forgotten": _verbs(parts).forget_commitments(order.calling_ae_title)}
+    deed.about(Thing.SENDER, order.calling_ae_title)
+    return {"forgotten": _verbs(parts).forget_commitments(order.calling_ae_title, deed)}
 
 
-def _pause(parts: Parts, name: str, *, is_paused: bool) -> Mapping[str, Any]:
+def _pause(parts: Parts, deed: Deed, name: str, *, is_paused: bool) -> Mapping[str, Any]:
     if name not in parts.settings.destinations:
         raise HTTPException(404, "There is no such destination in the settings.")
-    _verbs(parts).pause(name, is_paused=is_paused)
+    _verbs(parts).pause(name, is_paused=is_paused, deed=deed)
     return next(item for item in parts.views.destination_states(parts.settings.destinations) if item["name"] == name)
 
 
@@ -178,23 +188,25 @@ def _pause(parts: Parts, name: str, *, is_paused: bool) -> Mapping[str, Any]:
     responses=documented(400, 404),
     summary="Complete a study now",
 )
-def complete_study(parts: PartsHere, study_instance_uid: StudyUid, order: CompleteOrder | None = None) -> Mapping[str, Any]:
+@performs(Verb.COMPLETE)
+def complete_study(parts: PartsHere, deed: DeedHere, study_instance_uid: StudyUid, order: CompleteOrder | None = None) -> Mapping[str, Any]:
     """End its quiet period: it is reported as soon as its images are read. A further image revises it as ever."""
-    done = _verbs(parts).complete(study_instance_uid, is_waiting=order is None or not order.without_waiting)
+    done = _verbs(parts).complete(study_instance_uid, is_waiting=order is None or not order.without_waiting, deed=deed)
     if done is None:
         raise HTTPException(404, "There is no such study; /api/v1/studies lists what there is.")
     return {"state": done.state, "ended_readings": done.ended_readings, "waits_for": done.waits_for}
 
 
 @router.post("/erase", response_model=ErasedAnswer, responses=documented(400), summary="Erase a patient or a study")
-def erase_patient(parts: PartsHere, order: PatientToErase | StudyToErase) -> Mapping[str, Any]:
+@performs(Verb.ERASE)
+def erase_patient(parts: PartsHere, deed: DeedHere, order: PatientToErase | StudyToErase) -> Mapping[str, Any]:
     """All studies whose stored header has this Patient ID, or one study: files, headers, results, documents. It cannot be undone.
 
     Takes as long as reading every header (for a patient) and rewriting the ledger. Ask with `is_dry_run` first.
     """
     if isinstance(order, StudyToErase):
-        return _verbs(parts).erase_study(order.study_instance_uid, is_dry_run=order.is_dry_run)
-    return _verbs(parts).erase(order.patient_id, order.issuer_of_patient_id, is_dry_run=order.is_dry_run)
+        return _verbs(parts).erase_study(order.study_instance_uid, is_dry_run=order.is_dry_run, deed=deed)
+    return _verbs(parts).erase(order.patient_id, order.issuer_of_patient_id, is_dry_run=order.is_dry_run, deed=deed)
 
 
 def _verbs(parts: Parts) -> Interventions:

@@ -11,22 +11,27 @@ from fastapi import APIRouter, Query, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from hilum.api.deeds import AuditedRoute, DeedHere
 from hilum.api.fields import API_PREFIX, Cursor, Limit
 from hilum.api.operation_answers import AssociationPage, CommitmentPage, ConflictPage, QueuesAnswer, ReleaseList, Requeued, RequeueOrder
 from hilum.api.parts import Parts, PartsHere
 from hilum.api.problems import documented
 from hilum.domain import CommitmentState, Release, RolloutState
 from hilum.errors import Retry
+from hilum.store.audit_log import Deed
 from hilum.store.requeueing import reasons
+from hilum.verbs import NoVerb, Thing, Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"])
-writing = APIRouter(prefix=API_PREFIX, tags=["Operations"])
+router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
+writing = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
+_NO_STUDY = NoVerb("it shows queues, senders or releases, and no study")
 _DAY_SECONDS = 86400.0
 _LATER_SECONDS = 60.0
 _SENDING = ("deliver", "commit")  # stages that make no rows and no documents
 
 
 @router.get("/associations", response_model=AssociationPage, summary="List associations")
+@performs(_NO_STUDY)
 def list_associations(
     parts: PartsHere,
     *,
@@ -42,6 +47,7 @@ def list_associations(
 
 
 @router.get("/conflicts", response_model=ConflictPage, summary="List conflicts")
+@performs(Verb.LIST_CONFLICTS)
 def list_conflicts(parts: PartsHere, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
     """Objects with other pixels under a SOP Instance UID that is taken, newest first. They lie in quarantine."""
     found, next_cursor = parts.views.conflicts(limit=limit, cursor=cursor)
@@ -49,6 +55,7 @@ def list_conflicts(parts: PartsHere, limit: Limit = 50, cursor: Cursor = None) -
 
 
 @router.get("/commitments", response_model=CommitmentPage, summary="List requests for storage commitment")
+@performs(_NO_STUDY)
 def list_commitments(
     parts: PartsHere,
     *,
@@ -62,6 +69,7 @@ def list_commitments(
 
 
 @router.get("/queues", response_model=QueuesAnswer, summary="The street at this moment")
+@performs(_NO_STUDY)
 def get_queues(parts: PartsHere) -> dict[str, Any]:
     """Depth and age of every queue, items that need a person, outcomes of the last 24 hours, destinations, processes."""
     views = parts.views
@@ -76,6 +84,7 @@ def get_queues(parts: PartsHere) -> dict[str, Any]:
 
 
 @router.get("/releases", response_model=ReleaseList, summary="List releases")
+@performs(_NO_STUDY)
 def list_releases(parts: PartsHere) -> dict[str, Any]:
     """Models that have a manifest; those that are active read new studies, as the settings and rollouts want it."""
     active = _active(parts)
@@ -97,6 +106,7 @@ def _release(item: Release, *, is_active: bool) -> dict[str, Any]:
     responses={200: {"content": {"application/schema+json": {"schema": {"type": "object"}}}}, **documented(404)},
     summary="JSON schema of the result document",
 )
+@performs(_NO_STUDY)
 def get_result_schema(parts: PartsHere) -> Response:
     """The schema (draft 2020-12) of documents of the kind `json`."""
     return Response(_text(parts.result_schema), media_type="application/schema+json")
@@ -129,16 +139,23 @@ def _require_reason(order: RequeueOrder) -> None:
         raise RequestValidationError([{"type": "enum", "loc": ("body", "reason"), "msg": message}])
 
 
+def _say(deed: Deed, order: RequeueOrder) -> None:
+    deed.about(Thing.STAGE, order.stage).study_instance_uid = order.study_instance_uid
+    deed.detail = " ".join(filter(None, (order.reason, order.destination and f"to {order.destination}"))) or None
+
+
 @writing.post("/requeue", response_model=Requeued, responses=documented(400, 404), summary="Do it again")
-def requeue(parts: PartsHere, order: RequeueOrder) -> Mapping[str, int]:
+@performs(Verb.REQUEUE)
+def requeue(parts: PartsHere, deed: DeedHere, order: RequeueOrder) -> Mapping[str, int]:
     """Ended items become due again with a clean record. Documents are sent with the bytes that were stored, under the same UID."""
     assert parts.requeue is not None  # `create_app` adds this route only then
     if order.stage not in _SENDING:
         _require_room(parts)
     _require_reason(order)
+    _say(deed, order)
     known = parts.settings.destinations
     if order.destination is not None and order.destination not in known:
         raise HTTPException(404, f"It is not in the settings; POST {API_PREFIX}/destinations/{{name}}/forget gives up what waits for it.")
     chosen = {"reason": order.reason, "study_uid": order.study_instance_uid, "destination_name": order.destination}
-    count = parts.requeue(order.stage, **chosen, among=list(known))
+    count = parts.requeue(order.stage, **chosen, among=list(known), deed=deed)
     return {"requeued": count}

@@ -14,6 +14,7 @@ from hilum.api.observe import Observer
 from hilum.api.readiness import ROLES, Role
 from hilum.domain import Release, Rollout
 from hilum.settings import Settings
+from hilum.store.audit_log import AuditLog, Deed
 from hilum.store.completing import Completed
 from hilum.store.decisions import Decisions
 from hilum.store.forgetting import Forgotten
@@ -28,7 +29,7 @@ class Requeue(Protocol):
     """The ledger's verb: ended items of a stage become due again; how many."""
 
     def __call__(
-        self, stage: str, *, reason: str | None, study_uid: str | None, destination_name: str | None, among: Collection[str]
+        self, stage: str, *, reason: str | None, study_uid: str | None, destination_name: str | None, among: Collection[str], deed: Deed
     ) -> int:
         """Requeue what fits all of the arguments that are given; deliveries only to destinations `among` these."""
         ...
@@ -41,27 +42,27 @@ Probe = Callable[[str], Mapping[str, Any]]
 class Interventions(Protocol):
     """What a person may step in with."""
 
-    def complete(self, study_uid: str, *, is_waiting: bool) -> Completed | None:
+    def complete(self, study_uid: str, *, is_waiting: bool, deed: Deed | None) -> Completed | None:
         """End a study's quiet period now; None: there is no such study."""
         ...
 
-    def pause(self, name: str, *, is_paused: bool) -> None:
+    def pause(self, name: str, *, is_paused: bool, deed: Deed | None) -> None:
         """Stop or resume deliveries to a destination."""
         ...
 
-    def forget(self, name: str) -> Forgotten:
+    def forget(self, name: str, deed: Deed | None) -> Forgotten:
         """Give up what waits for a destination that is no longer in the settings."""
         ...
 
-    def forget_commitments(self, calling_ae_title: str) -> int:
+    def forget_commitments(self, calling_ae_title: str, deed: Deed | None) -> int:
         """Give up the dead reports of storage commitment that this AE Title is owed; how many."""
         ...
 
-    def erase(self, patient_id: str, issuer: str | None, *, is_dry_run: bool) -> Mapping[str, Any]:
+    def erase(self, patient_id: str, issuer: str | None, *, is_dry_run: bool, deed: Deed | None) -> Mapping[str, Any]:
         """Erase a patient; the fields of `intervening.ErasedAnswer`."""
         ...
 
-    def erase_study(self, study_uid: str, *, is_dry_run: bool) -> Mapping[str, Any]:
+    def erase_study(self, study_uid: str, *, is_dry_run: bool, deed: Deed | None) -> Mapping[str, Any]:
         """Erase one study; the same fields."""
         ...
 
@@ -69,19 +70,19 @@ class Interventions(Protocol):
 class RolloutVerbs(Protocol):
     """What a person may do with rollouts; a verb raises `CannotRollOut`, which says what to do instead."""
 
-    def start(self, alias: str, release: str, order: Order, who: str) -> Rollout:
+    def start(self, alias: str, release: str, order: Order, who: str, deed: Deed | None) -> Rollout:
         """Have a release loaded and proved beside the one that reads."""
         ...
 
-    def promote(self, alias: str, fraction: float | None, who: str) -> Rollout:
+    def promote(self, alias: str, fraction: float | None, who: str, deed: Deed | None) -> Rollout:
         """One step further."""
         ...
 
-    def roll_back(self, alias: str, who: str, *, is_pending: bool) -> Rollout:
+    def roll_back(self, alias: str, who: str, *, is_pending: bool, deed: Deed | None) -> Rollout:
         """One step back; `is_pending`: along with what is not reported yet."""
         ...
 
-    def stop(self, alias: str, who: str) -> Rollout:
+    def stop(self, alias: str, who: str, deed: Deed | None) -> Rollout:
         """What serves goes on alone."""
         ...
 
@@ -115,6 +116,7 @@ class Parts:
     interventions: Interventions | None = None
     rollouts: RolloutVerbs | None = None
     store: Store | None = None
+    audit: AuditLog | None = None
 
     @property
     def observer(self) -> Observer:

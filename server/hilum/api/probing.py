@@ -9,11 +9,13 @@ from fastapi import APIRouter, Path
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
+from hilum.api.deeds import AuditedRoute
 from hilum.api.fields import API_PREFIX, Answer
 from hilum.api.parts import PartsHere
 from hilum.api.problems import documented
+from hilum.verbs import Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"])
+router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
 DestinationName = Annotated[
     str, Path(description="As in the settings: `[destinations.<name>]`.", pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["pacs"])
 ]
@@ -42,6 +44,7 @@ class ProbeAnswer(Answer):
 
 
 @router.post("/destinations/{name}/probe", response_model=ProbeAnswer, responses=documented(404), summary="What a destination would accept")
+@performs(Verb.PROBE)
 def probe_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, Any]:
     """C-ECHO, and which classes of report it accepts in which Transfer Syntax. No object is sent. 200 also when the answer is no."""
     assert parts.probe is not None  # `create_app` adds this route only then

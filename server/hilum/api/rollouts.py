@@ -9,14 +9,16 @@ from fastapi import APIRouter, Path
 from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 
+from hilum.api.deeds import AuditedRoute, DeedHere
 from hilum.api.fields import API_PREFIX, RELEASE_PATTERN, Answer, Moment
 from hilum.api.parts import PartsHere, RolloutVerbs
 from hilum.api.problems import documented
 from hilum.domain import Rollout, RolloutMode, RolloutState
 from hilum.store.rollout_rules import CannotRollOut, Order
+from hilum.verbs import NoVerb, Verb, performs
 
-router = APIRouter(prefix=f"{API_PREFIX}/rollouts", tags=["Operations"])
-_WHO = "REST"
+router = APIRouter(prefix=f"{API_PREFIX}/rollouts", tags=["Operations"], route_class=AuditedRoute)
+_NO_STUDY = NoVerb("it shows releases, and no study")
 Alias = Annotated[
     str, Path(pattern=r"^[A-Za-z0-9._-]{1,80}$", description="Name of a release of the settings, without its version.", examples=["chest"])
 ]
@@ -113,12 +115,14 @@ class RollbackOrder(Answer):
 
 
 @router.get("", response_model=RolloutList, summary="List rollouts")
+@performs(_NO_STUDY)
 def list_rollouts(parts: PartsHere) -> dict[str, Any]:
     """Every alias of the settings, and what reads for it now."""
     return {"rollouts": _verbs(parts).list()}
 
 
 @router.get("/{alias}", response_model=RolloutDetail, responses=documented(404), summary="One rollout")
+@performs(_NO_STUDY)
 def show_rollout(parts: PartsHere, alias: Alias) -> Mapping[str, Any]:
     """With its history and, where a shadow has read along, how far both agree."""
     found = _verbs(parts).show(alias)
@@ -128,27 +132,32 @@ def show_rollout(parts: PartsHere, alias: Alias) -> Mapping[str, Any]:
 
 
 @router.post("/{alias}/start", response_model=RolloutAnswer, responses=documented(400, 409), summary="Start a rollout")
-def start_rollout(parts: PartsHere, alias: Alias, order: StartOrder) -> Rollout:
+@performs(Verb.START_ROLLOUT)
+def start_rollout(parts: PartsHere, deed: DeedHere, alias: Alias, order: StartOrder) -> Rollout:
     """The release is loaded beside the one that reads and has to give its known answers; until then nothing changes."""
-    return _done(lambda: _verbs(parts).start(alias, order.release, Order(order.mode, order.fraction), _WHO))
+    return _done(lambda: _verbs(parts).start(alias, order.release, Order(order.mode, order.fraction), deed.actor.name, deed))
 
 
 @router.post("/{alias}/promote", response_model=RolloutAnswer, responses=documented(400, 409), summary="One step further")
-def promote_rollout(parts: PartsHere, alias: Alias, order: PromoteOrder | None = None) -> Rollout:
+@performs(Verb.PROMOTE)
+def promote_rollout(parts: PartsHere, deed: DeedHere, alias: Alias, order: PromoteOrder | None = None) -> Rollout:
     """A shadow becomes a canary, a canary a larger one, and either what reads all new studies."""
-    return _done(lambda: _verbs(parts).promote(alias, order.fraction if order else None, _WHO))
+    return _done(lambda: _verbs(parts).promote(alias, order.fraction if order else None, deed.actor.name, deed))
 
 
 @router.post("/{alias}/rollback", response_model=RolloutAnswer, responses=documented(400, 409), summary="One step back")
-def roll_back_rollout(parts: PartsHere, alias: Alias, order: RollbackOrder | None = None) -> Rollout:
+@performs(Verb.ROLL_BACK)
+def roll_back_rollout(parts: PartsHere, deed: DeedHere, alias: Alias, order: RollbackOrder | None = None) -> Rollout:
     """A candidate gets no more studies; after a switch the previous release reads new studies again, at once."""
-    return _done(lambda: _verbs(parts).roll_back(alias, _WHO, is_pending=order is not None and order.pending))
+    is_pending = order is not None and order.pending
+    return _done(lambda: _verbs(parts).roll_back(alias, deed.actor.name, is_pending=is_pending, deed=deed))
 
 
 @router.post("/{alias}/stop", response_model=RolloutAnswer, responses=documented(409), summary="End a rollout")
-def stop_rollout(parts: PartsHere, alias: Alias) -> Rollout:
+@performs(Verb.STOP_ROLLOUT)
+def stop_rollout(parts: PartsHere, deed: DeedHere, alias: Alias) -> Rollout:
     """What reads now goes on alone; the others are unloaded when they have finished."""
-    return _done(lambda: _verbs(parts).stop(alias, _WHO))
+    return _done(lambda: _verbs(parts).stop(alias, deed.actor.name, deed))
 
 
 def _done(verb: Callable[[], Rollout]) -> Rollout:

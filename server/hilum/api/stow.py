@@ -25,7 +25,9 @@ from hilum.api.problems import documented
 from hilum.api.stow_body import STORED, Events, Mark, chunks
 from hilum.api.stow_store import Part, Store, Stowed, Visit, VisitedRoute
 from hilum.settings import Settings
+from hilum.verbs import NoVerb, performs
 
+_TAKES: Final = NoVerb("what comes in has its row among the associations, as by C-STORE")
 PREFIX: Final = "/dicom-web"
 MEDIA_TYPE: Final = "application/dicom+json"
 router = APIRouter(prefix=PREFIX, tags=["Store"], route_class=VisitedRoute)
@@ -55,12 +57,14 @@ _BODY: Final = {
 
 
 @router.post("/studies", responses=_DOCUMENTED, openapi_extra=_BODY, summary="Store instances (STOW-RS)")
+@performs(_TAKES)
 async def store_instances(request: Request, parts: PartsHere, store: StoreHere) -> JSONResponse:
     """Store DICOM objects of any studies. Each study is closed with the request: no quiet period runs."""
     return await _stored(request, parts, store, None)
 
 
 @router.post("/studies/{study_instance_uid}", responses=_DOCUMENTED, openapi_extra=_BODY, summary="Store instances of a study (STOW-RS)")
+@performs(_TAKES)
 async def store_instances_of_study(request: Request, parts: PartsHere, store: StoreHere, study_instance_uid: StudyUid) -> JSONResponse:
     """The same for one study; objects of others are refused."""
     return await _stored(request, parts, store, study_instance_uid)

@@ -9,14 +9,16 @@ from fastapi import APIRouter, Path, Query, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
+from hilum.api.deeds import AuditedRoute, DeedHere
 from hilum.api.fields import AE_PATTERN, API_PREFIX, RELEASE_PATTERN, UID_PATTERN, Cursor, Limit, QueryMoment, StudyUid
 from hilum.api.parts import PartsHere
 from hilum.api.problems import documented
 from hilum.api.study_answers import DocumentList, StudyAnswer, StudyPage
 from hilum.domain import Outcome, StudyState
 from hilum.store.views import StudyFilter
+from hilum.verbs import Thing, Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Studies"])
+router = APIRouter(prefix=API_PREFIX, tags=["Studies"], route_class=AuditedRoute)
 _NO_STUDY = (
     "No image of this study is stored here: it never came, was refused, or was erased. /api/v1/associations says what was refused; "
     "send the study again."
@@ -35,6 +37,7 @@ DocumentKey = Annotated[
 
 
 @router.get("/studies", response_model=StudyPage, summary="List studies")
+@performs(Verb.LIST_STUDIES)
 def list_studies(
     parts: PartsHere,
     *,
@@ -75,6 +78,7 @@ def _require_none(filters: Iterable[object]) -> None:
 
 
 @router.get("/studies/{study_instance_uid}", response_model=StudyAnswer, responses=documented(404), summary="Everything about one study")
+@performs(Verb.READ_STUDY)
 def get_study(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, Any]:
     """Images with their readings or the reason why there is none, results with findings, documents and deliveries, and the times."""
     found = parts.views.study(study_instance_uid)
@@ -86,6 +90,7 @@ def get_study(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, Any]:
 @router.get(
     "/studies/{study_instance_uid}/documents", response_model=DocumentList, responses=documented(404), summary="Documents of a study"
 )
+@performs(Verb.READ_STUDY)
 def list_documents(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, Any]:
     """All documents, oldest first, with their deliveries."""
     found = parts.views.documents(study_instance_uid)
@@ -100,11 +105,13 @@ def list_documents(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, 
     responses={200: {"description": "The bytes that were sent.", "content": _MEDIA_TYPES}, **documented(404)},
     summary="One document's bytes",
 )
-def get_document(parts: PartsHere, document: DocumentKey) -> Response:
+@performs(Verb.READ_REPORT)
+def get_document(parts: PartsHere, deed: DeedHere, document: DocumentKey) -> Response:
     """The bytes as they were stored and sent: a DICOM file (PS3.10) or JSON."""
     found = parts.views.document(int(document) if document.isdigit() else document)
     if found is None:
         raise HTTPException(404, "There is no such document; /api/v1/studies/{uid}/documents lists a study's.")
+    deed.about(Thing.DOCUMENT, found["id"]).study_instance_uid = found["study_instance_uid"]
     suffix = "dcm" if found["media_type"] == "application/dicom" else "json"
     name = f"{found['sop_instance_uid'] or found['id']}.{suffix}"
     return Response(found["content"], media_type=found["media_type"], headers={"Content-Disposition": f'inline; filename="{name}"'})

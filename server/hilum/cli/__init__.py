@@ -4,6 +4,7 @@ import os
 import sys
 
 from hilum.cli import (
+    audit,
     bench,
     building,
     conflicts,
@@ -25,6 +26,7 @@ from hilum.cli.transfer import parse_peer
 
 __all__ = [
     "app",
+    "audit",
     "bench",
     "building",
     "conflicts",

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hilum.cli.frame import Config, explained, models_app, settings_of
+from hilum.verbs import OF_FILES, performs
 
 if TYPE_CHECKING:
     from hilum.wiring.benching import Bench
 
 
 @models_app.command("bench")
+@performs(OF_FILES)
 def bench_model(
     release: Annotated[str, typer.Argument(help="Release, name@version.")],
     seconds: Annotated[float, typer.Option(min=0.1, help="For each batch size.")] = 5.0,

@@ -9,9 +9,11 @@ import typer
 
 from hilum.cli.frame import Config, explained, models_app, settings_of
 from hilum.errors import ConfigurationError
+from hilum.verbs import OF_FILES, performs
 
 
 @models_app.command("quantise")
+@performs(OF_FILES)
 def quantise_model(
     release: Annotated[str, typer.Argument(help="A trained release in f32, name@version.")],
     calibration: Annotated[Path, typer.Option(help="Folder of images (.dcm, .npy) that show the range of activations.")],

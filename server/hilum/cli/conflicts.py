@@ -12,13 +12,17 @@ import typer
 
 from hilum.cli.frame import (
     Config,
+    acting,
     conflicts_app,
     explained,
     images_app,
     migrated_settings,
+    performs,
 )
+from hilum.verbs import Thing, Verb
 
 if TYPE_CHECKING:
+    from hilum.store.audit_log import Deed
     from hilum.store.decisions import Decisions
 
 
@@ -37,6 +41,7 @@ ConflictId = Annotated[int, typer.Argument(callback=_row_id, help="Number of the
 
 
 @conflicts_app.command("list")
+@performs(Verb.LIST_CONFLICTS)
 def list_conflicts(
     config: Config = None, every: Annotated[bool, typer.Option("--all", help="Also those that a person has decided.")] = False
 ) -> None:
@@ -49,32 +54,35 @@ def list_conflicts(
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
     views, cursor = LedgerViews(settings.ledger_url), None
-    while True:
-        with explained():
+    with explained(), acting(settings):
+        while True:
             found, cursor = views.conflicts(limit=500, cursor=cursor)
-        for item in found:
-            if every or item["state"] == "held":
-                print(*(item[name] or "-" for name in _LISTED), sep="  ")
-        if cursor is None:
-            return
+            for item in found:
+                if every or item["state"] == "held":
+                    print(*(item[name] or "-" for name in _LISTED), sep="  ")
+            if cursor is None:
+                return
 
 
 @conflicts_app.command("keep")
+@performs(Verb.KEEP_CONFLICT)
 def keep_conflict(conflict: ConflictId, config: Config = None) -> None:
     """Leave the first bytes in use; the file stays in quarantine, kept out of everything."""
-    _decide(config, lambda decisions: decisions.keep(conflict), f"no conflict {conflict}")
+    _decide(config, Thing.CONFLICT, conflict, lambda decisions, deed: decisions.keep(conflict, deed))
 
 
 @conflicts_app.command("replace")
+@performs(Verb.REPLACE_CONFLICT)
 def replace_conflict(conflict: ConflictId, config: Config = None) -> None:
     """Take the quarantined bytes as the image: it is read and reported again. The former bytes go to quarantine."""
-    _decide(config, lambda decisions: decisions.replace(conflict), f"no conflict {conflict}")
+    _decide(config, Thing.CONFLICT, conflict, lambda decisions, deed: decisions.replace(conflict, deed))
 
 
 @conflicts_app.command("discard")
+@performs(Verb.DISCARD_CONFLICT)
 def discard_conflict(conflict: ConflictId, config: Config = None) -> None:
     """Delete the quarantined file."""
-    _decide(config, lambda decisions: decisions.discard(conflict), f"no conflict {conflict}")
+    _decide(config, Thing.CONFLICT, conflict, lambda decisions, deed: decisions.discard(conflict, deed))
 
 
 @images_app.command("notes")
@@ -92,12 +100,13 @@ def list_notes(config: Config = None) -> None:
 
 
 @images_app.command("reject")
+@performs(Verb.REJECT_IMAGE)
 def reject_image(uid: Annotated[str, typer.Argument(help="SOP Instance UID.")], config: Config = None) -> None:
     """Take an image out of results, as a rejection note would: its study gets a new result and report without it."""
-    _decide(config, lambda decisions: decisions.reject(uid), f"no image {uid}")
+    _decide(config, Thing.IMAGE, uid, lambda decisions, deed: decisions.reject(uid, deed))
 
 
-def _decide(config: Path | None, decide: Callable[[Decisions], dict[str, Any] | None], missing: str) -> None:
+def _decide(config: Path | None, thing: Thing, name: object, decide: Callable[[Decisions, Deed], dict[str, Any] | None]) -> None:
     """Print what became of it as JSON; exit status 1 if it is not there or not open for this decision."""
     settings = migrated_settings(config)
     from hilum.api.operation_answers import ConflictAnswer, RejectedAnswer  # noqa: PLC0415 - the same answers as REST gives
@@ -107,14 +116,14 @@ def _decide(config: Path | None, decide: Callable[[Decisions], dict[str, Any] | 
 
     with explained():
         require_same_user(settings)  # it may move files
-    with explained(), closing(open_decisions(settings)) as decisions:
+    with explained(), closing(open_decisions(settings)) as decisions, acting(settings, None, thing, name) as deed:
         try:
-            found = decide(decisions)
+            found = decide(decisions, deed)
         except CannotResolve as error:
             print(f"hilum: {error}", file=sys.stderr)
             raise typer.Exit(1) from error
-    if found is None:
-        print(f"hilum: {missing} in the ledger", file=sys.stderr)
-        raise typer.Exit(1)
+        if found is None:
+            print(f"hilum: no {thing} {name} in the ledger", file=sys.stderr)
+            raise typer.Exit(1)
     answer = RejectedAnswer if "removal_reason" in found else ConflictAnswer
     print(answer.model_validate(found).model_dump_json(indent=2))

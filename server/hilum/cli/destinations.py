@@ -10,15 +10,20 @@ import typer
 
 from hilum.cli.frame import (
     Config,
+    acting,
     commitments_app,
     destinations_app,
     explained,
     migrated_settings,
+    performs,
     settings_of,
 )
+from hilum.verbs import NoVerb, Thing, Verb
+from hilum.verbs import performs as declare_verb
 
 
 @destinations_app.command("probe")
+@performs(Verb.PROBE)
 def probe_destination(name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")], config: Config = None) -> None:
     """Ask a destination what it would accept, before the first study: C-ECHO, SR classes, Transfer Syntaxes. Sends no object."""
     settings = settings_of(config)
@@ -27,7 +32,8 @@ def probe_destination(name: Annotated[str, typer.Argument(help="As in the settin
     if name not in settings.destinations:
         print(f"hilum: no destination {name!r} in the settings; known: {', '.join(settings.destinations) or 'none'}", file=sys.stderr)
         raise typer.Exit(2)
-    found = probe(name, settings.destinations[name])
+    with explained(), acting(settings, None, Thing.DESTINATION, name):
+        found = probe(name, settings.destinations[name])
     print(f"{found.destination}: {found.address}{f', C-ECHO: {found.echo}' if found.echo else ''}")
     for item in found.contexts:
         print(f"  {'yes' if item.is_accepted else 'no ':3} {item.sop_class}, {item.transfer_syntax}")
@@ -36,6 +42,7 @@ def probe_destination(name: Annotated[str, typer.Argument(help="As in the settin
 
 
 @destinations_app.command("list")
+@declare_verb(NoVerb("it shows queues, and no study"))
 def list_destinations(config: Config = None) -> None:
     """List the destinations: paused or not, and how many deliveries wait, are in work, or need a person."""
     settings = migrated_settings(config)
@@ -51,12 +58,14 @@ def list_destinations(config: Config = None) -> None:
 
 
 @destinations_app.command("pause")
+@performs(Verb.PAUSE)
 def pause_destination(name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")], config: Config = None) -> None:
     """Send nothing more to a destination until it is resumed. What is on the wire is finished; documents wait."""
     _pause(config, name, is_paused=True)
 
 
 @destinations_app.command("resume")
+@performs(Verb.RESUME)
 def resume_destination(
     name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")], config: Config = None
 ) -> None:
@@ -65,6 +74,7 @@ def resume_destination(
 
 
 @destinations_app.command("forget")
+@performs(Verb.FORGET_DESTINATION)
 def forget_destination(
     name: Annotated[str, typer.Argument(help="As its section of the settings was called.")], config: Config = None
 ) -> None:
@@ -76,12 +86,12 @@ def forget_destination(
     if name in settings.destinations:
         print(f"hilum: {name} is in the settings; take [destinations.{name}] out and restart, then forget it", file=sys.stderr)
         raise typer.Exit(2)
-    with explained():
+    with explained(), acting(settings, None, Thing.DESTINATION, name) as deed:
         found = LedgerViews(settings.ledger_url).destination_states(settings.destinations)
         if name not in (others := [item["name"] for item in found if not item["is_configured"]]):
             print(f"hilum: nothing waits for a destination {name!r}; not in the settings: {', '.join(others) or 'none'}", file=sys.stderr)
             raise typer.Exit(2)
-        done = Ledger(settings.ledger_url).forget_destination(name)
+        done = Ledger(settings.ledger_url).forget_destination(name, deed)
     left = f"; {done.in_work} in work: a dispatcher has earlier settings, restart it and repeat this" if done.in_work else ""
     print(f"{name}: {done.cancelled} deliver{'y' if done.cancelled == 1 else 'ies'} cancelled{left}")
 
@@ -93,17 +103,18 @@ def _pause(config: Path | None, name: str, *, is_paused: bool) -> None:
     if name not in settings.destinations:
         print(f"hilum: no destination {name!r} in the settings; known: {', '.join(settings.destinations) or 'none'}", file=sys.stderr)
         raise typer.Exit(2)
-    with explained():
-        Ledger(settings.ledger_url).pause(name, is_paused=is_paused)
+    with explained(), acting(settings, None, Thing.DESTINATION, name) as deed:
+        Ledger(settings.ledger_url).pause(name, is_paused=is_paused, deed=deed)
     print(f"{name}: {'paused' if is_paused else 'in use'}")
 
 
 @commitments_app.command("forget")
+@performs(Verb.FORGET_COMMITMENTS)
 def forget_commitments(asker: Annotated[str, typer.Argument(help="AE Title of who asked.")], config: Config = None) -> None:
     """Give up the dead reports of an asker who is gone, or whom nobody can reach. It cannot be undone; what is due is tried on."""
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
 
-    with explained():
-        count = Ledger(settings.ledger_url).forget_commitments(asker)
+    with explained(), acting(settings, None, Thing.SENDER, asker) as deed:
+        count = Ledger(settings.ledger_url).forget_commitments(asker, deed)
     print(f"{asker}: {count} dead report{'' if count == 1 else 's'} given up")

@@ -5,16 +5,23 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import closing
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hilum.cli.frame import Config, app, explained, migrated_settings
+from hilum.cli.frame import Config, acting, app, explained, migrated_settings, performs
 from hilum.moments import iso
+from hilum.settings import Settings
+from hilum.verbs import Thing, Verb
+
+if TYPE_CHECKING:
+    from hilum.store.audit_log import Deed
 
 
 @app.command()
+@performs(Verb.FIND_STUDY)
 def find(
     config: Config = None,
     accession: Annotated[
@@ -42,16 +49,25 @@ def find(
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
     from hilum.wiring.finding import find as find_studies  # noqa: PLC0415 - the same
 
-    sought, count = Patient(value, issuer) if accession is None else Accession(value, issuer), 0
-    with explained():
+    sought = Patient(value, issuer) if accession is None else Accession(value, issuer)
+    with explained(), acting(settings) as deed:
+        _say(settings, deed, value, is_patient=accession is None)
         for study in find_studies(LedgerViews(settings.ledger_url), sought, since.timestamp() if since else None):
-            count += 1
-            print(_line(study), flush=True)
-    if not count:
+            print(_line(deed.counting(study)), flush=True)
+    if not deed.count:
         received = f" received since {since}" if since else ""
         by = " as of this issuer" if issuer is not None else ""
         print(f"hilum: no image{received} names it{by}; `GET /api/v1/associations` says what was refused", file=sys.stderr)
         raise typer.Exit(1)
+
+
+def _say(settings: Settings, deed: Deed, value: str, *, is_patient: bool) -> None:
+    """A digest stands for what was asked for."""
+    from hilum.store.audit_log import AuditLog  # noqa: PLC0415 - imports the ledger
+
+    with closing(AuditLog(settings.ledger_url)) as log:
+        deed.count = 0
+        deed.about(Thing.PATIENT if is_patient else Thing.ACCESSION, log.digest(value))
 
 
 def _asked(accession: str | None, patient: str | None) -> str:

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import errno
+import functools
+import os
+import pwd
 import sqlite3
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec
 
 import typer
 
 from hilum import __version__
+from hilum.domain import Actor, Channel
 from hilum.errors import ConfigurationError, Retry
 from hilum.settings import Settings, load
+from hilum.verbs import MEANINGS, Outcome, Thing, Verb
+from hilum.verbs import performs as declare_verb
+
+if TYPE_CHECKING:
+    from hilum.store.audit_log import Deed
 
 app = typer.Typer(
     name="hilum",
@@ -47,6 +57,8 @@ Config = Annotated[
 ]
 
 
+P = ParamSpec("P")
+_verb: ContextVar[Verb] = ContextVar("verb")
 _WRONG_PATH: Final = (PermissionError, FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -120,6 +132,10 @@ def _of_file() -> tuple[type[Exception], ...]:
     return (sqlite3.DatabaseError,) if loaded is None else (sqlite3.DatabaseError, loaded.DatabaseError)
 
 
+def _of_ledger() -> tuple[type[Exception], ...]:
+    return (*_of_file(), *_of_database(), Retry)
+
+
 def _words(error: Exception) -> str:
     """The first line of the database's own, without our statement and its values."""
     return str(getattr(error, "orig", None) or error).strip().partition("\n")[0]
@@ -139,6 +155,85 @@ def migrated_settings(config: Path | None) -> Settings:
     with explained():
         require_revision(settings.ledger_url)
     return settings
+
+
+def performs(verb: Verb) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Declare the verb of a command, for `acting` within it."""
+
+    def declare(command: Callable[P, None]) -> Callable[P, None]:
+        @functools.wraps(command)
+        def perform(*args: P.args, **kwargs: P.kwargs) -> None:
+            _verb.set(verb)
+            command(*args, **kwargs)
+
+        return declare_verb(verb)(perform)
+
+    return declare
+
+
+def actor_here() -> Actor:
+    """Who runs this command: the login user, also through sudo.
+
+    In a container a user may have a number and no name.
+    """
+    user = _name_of(os.getuid())
+    login = os.environ.get("SUDO_USER", "")
+    return Actor(f"{login} as {user}"[:64] if login and login != user else user, Channel.CLI)
+
+
+def _name_of(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"uid {uid}"
+
+
+@contextmanager
+def acting(settings: Settings, study_uid: str | None = None, thing: Thing | None = None, name: object = None) -> Iterator[Deed]:
+    """What a command does, on the way to its row of the audit, however it ends.
+
+    Inside `explained`.
+    """
+    from hilum.store.audit_log import AuditLog, Deed  # noqa: PLC0415 - imports the ledger
+
+    verb = _verb.get()
+    deed = Deed(verb, actor_here(), study_uid)
+    if thing is not None:
+        deed.about(thing, name)
+    if not _keeps_audit(settings.ledger_url):
+        yield deed
+        return
+    with closing(AuditLog(settings.ledger_url, lost=_say_lost)) as log:
+        if MEANINGS[verb].is_long and verb is not Verb.ERASE:  # it begins when it has a digest
+            log.begin(deed)
+        try:
+            yield deed
+        except _of_ledger():  # the ledger is damaged or away: it takes no row
+            raise
+        except BrokenPipeError:  # who reads our output has seen enough
+            log.end(deed, Outcome.DONE)
+            raise
+        except (ConfigurationError, typer.Exit):
+            log.end(deed, Outcome.REFUSED)
+            raise
+        except BaseException:
+            log.end(deed, Outcome.FAILED)
+            raise
+        log.end(deed, Outcome.DONE)
+
+
+def _keeps_audit(url: str) -> bool:
+    """Not before there is a ledger, nor in one that an earlier version has left."""
+    from hilum.store.revision import REVISION, current_revision  # noqa: PLC0415 - imports the ledger
+    from hilum.wiring.same_user import ledger_files  # noqa: PLC0415 - the same
+
+    with suppress(ConfigurationError):
+        return all(file.exists() for file in ledger_files(url)[:1]) and current_revision(url) == REVISION
+    return False
+
+
+def _say_lost(row: Mapping[str, Any], why: str) -> None:
+    print(f"hilum: no row of the audit for {row['verb']}, {row['outcome']}: {why}", file=sys.stderr)
 
 
 def _version(value: bool) -> None:

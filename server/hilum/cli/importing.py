@@ -11,9 +11,11 @@ import typer
 from hilum.cli.frame import Config, explained, models_app, settings_of
 from hilum.cli.releases import new_model
 from hilum.errors import ConfigurationError
+from hilum.verbs import OF_FILES, performs
 
 
 @models_app.command("import")
+@performs(OF_FILES)
 def import_model(
     kind: Annotated[str, typer.Argument(help="onnx, densenet121, resnet50, torchxrayvision, or vit (timm, Hugging Face).")],
     source: Annotated[

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hilum.cli.frame import Config, app, explained, migrated_settings
+from hilum.cli.frame import Config, acting, app, explained, migrated_settings, performs
 from hilum.settings import is_ae_title
+from hilum.verbs import Thing, Verb
 
 if TYPE_CHECKING:
     from hilum.receive.folder import Fate, TakenFile
@@ -21,6 +22,7 @@ _LANES = ("reanalysis", "live", "urgent", "route")
 
 
 @app.command()
+@performs(Verb.INGEST)
 def ingest(
     paths: Annotated[list[Path], typer.Argument(help="DICOM files, or folders of them.")],
     config: Config = None,
@@ -55,12 +57,14 @@ def ingest(
     telemetry.configure_logging("error", settings.log.format, "ingest")
     origin = ingesting.Origin(calling, to, None if lane == "route" else Lane[lane.upper()])
     began = time.monotonic()
-    with explained(), _Progress() as progress:
+    with explained(), acting(settings, None, Thing.SENDER, calling) as deed, _Progress() as progress:
         try:
             fates = ingesting.ingest(settings, paths, origin, jobs, progress.note, progress.waiting)
         except KeyboardInterrupt:
             progress.say(f"stopped   {_counted(progress.counts, began)}; the same command goes on")
             raise
+        finally:
+            deed.count, deed.detail = _taken(progress.counts), f"to {to}"
     print(_counted(fates, began))
     if count := fates[Fate.CONFLICT]:
         # What is met for the first time is known as such only when it gets its row.
@@ -68,6 +72,12 @@ def ingest(
         print(f"hilum: {count} file{'' if count == 1 else 's'}: {IN_CONFLICT}{advice}", file=sys.stderr)
     is_all_in = not any(fates[fate] for fate in (Fate.REFUSED, Fate.FAILED, Fate.CONFLICT))
     raise typer.Exit(0 if is_all_in and sum(fates.values()) > fates[Fate.SKIPPED] else 1)
+
+
+def _taken(counts: Counter[Fate]) -> int:
+    from hilum.receive.folder import Fate  # noqa: PLC0415 - imports what other commands do not need
+
+    return counts[Fate.STORED]
 
 
 def _require_known(what: str, given: str, known: Sequence[str]) -> None:

@@ -16,9 +16,11 @@ from hilum.cli.frame import (
     models_app,
     settings_of,
 )
+from hilum.verbs import OF_FILES, performs
 
 
 @models_app.command("list")
+@performs(OF_FILES)
 def list_models(config: Config = None) -> None:
     """List the releases that have a manifest: trained or not, built or not, reading or not."""
     settings = settings_of(config)
@@ -42,6 +44,7 @@ def list_models(config: Config = None) -> None:
 
 
 @models_app.command("build")
+@performs(OF_FILES)
 def build_models(
     releases: Annotated[list[str] | None, typer.Argument(help="Releases, name@version; none: models.releases and those of routes.")] = None,
     config: Config = None,
@@ -74,6 +77,7 @@ def build_models(
 
 
 @app.command()
+@performs(OF_FILES)
 def prepare(
     file: Annotated[Path, typer.Argument(help="A DICOM file.")],
     release: Annotated[str, typer.Option(help="Release, name@version.")],

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hilum.cli.frame import Config, app, explained, migrated_settings
+from hilum.cli.frame import Config, acting, app, explained, migrated_settings, performs
+from hilum.verbs import Thing, Verb
 
 if TYPE_CHECKING:
     from hilum.store.reanalysing import Count
 
 
 @app.command()
+@performs(Verb.REANALYSE)
 def reanalyse(
     release: Annotated[str, typer.Argument(help="Release that shall read, name@version: of models.releases, or rolled out.")],
     config: Config = None,
@@ -44,12 +46,14 @@ def reanalyse(
 
     period = since.timestamp() if since else None, until.timestamp() if until else None
     order = Order(release, tuple(dict.fromkeys(study_uids or ())), *period, calling, to, is_shadow=shadow)
-    try:
-        with explained(), _Progress() as progress:
+    with explained(), acting(settings, None, Thing.RELEASE, release) as deed, _Progress() as progress:
+        deed.detail = " ".join(word for word, is_so in (("shadow", shadow), ("dry run", dry_run)) if is_so) or None
+        try:
             count = begin(settings, order, progress.note, is_dry_run=dry_run)
-    except CannotReanalyse as error:
-        print(f"hilum: {error}", file=sys.stderr)
-        raise typer.Exit(2) from error
+        except CannotReanalyse as error:
+            print(f"hilum: {error}", file=sys.stderr)
+            raise typer.Exit(2) from error
+        deed.count = count.studies
     print(f"{_words(count)}{' would be' if dry_run else ''} due for {release}{' as a shadow' if shadow else ''}")
     for line in _left_out(count):
         print(f"hilum: {line}", file=sys.stderr)

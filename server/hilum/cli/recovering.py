@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 import typer
 
-from hilum.cli.frame import Config, app, explained, migrated_settings
+from hilum.cli.frame import Config, acting, app, explained, migrated_settings, performs
+from hilum.verbs import Verb
 
 
 @app.command()
+@performs(Verb.RECOVER)
 def recover(
     config: Config = None, yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this they are only counted.")] = False
 ) -> None:
@@ -20,17 +23,20 @@ def recover(
     """
     settings = migrated_settings(config)
     from hilum import telemetry  # noqa: PLC0415 - imports what other commands do not need
+    from hilum.store.recording import RecordOutcome  # noqa: PLC0415 - the same
     from hilum.wiring.recovering import orphans_of, recover_orphans  # noqa: PLC0415 - the same
     from hilum.wiring.same_user import require_same_user  # noqa: PLC0415 - the same
 
     telemetry.configure_logging("error", settings.log.format, "recover")
-    with explained():
-        files = orphans_of(settings)
-        if not yes:
-            print(f"{len(files)} objects have no row{': give --yes to take them' if files else ''}")
-            raise typer.Exit(1 if files else 0)
-        require_same_user(settings)  # it moves files, and may be stopped on the way
-        outcomes = recover_orphans(settings, files)
+    with explained(), acting(settings) as deed:
+        files, outcomes = orphans_of(settings), Counter[RecordOutcome]()
+        deed.count, deed.detail = len(files), None if yes else "only counted"
+        if yes:
+            require_same_user(settings)  # it moves files, and may be stopped on the way
+            outcomes = recover_orphans(settings, files)
+    if not yes:
+        print(f"{len(files)} objects have no row{': give --yes to take them' if files else ''}")
+        raise typer.Exit(1 if files else 0)
     said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
     print(f"{len(files)} objects had no row{f': {said}' if said else ''}")
     raise typer.Exit(1 if outcomes.total() < len(files) else 0)

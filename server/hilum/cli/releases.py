@@ -10,6 +10,7 @@ import typer
 
 from hilum.cli.frame import Config, explained, models_app, settings_of
 from hilum.settings import Settings
+from hilum.verbs import OF_FILES, performs
 
 if TYPE_CHECKING:
     from hilum.models.facts import Line
@@ -18,6 +19,7 @@ Weights = Annotated[Path | None, typer.Option(help="Folder of weights files that
 
 
 @models_app.command("check")
+@performs(OF_FILES)
 def check_models(
     releases: Annotated[list[str] | None, typer.Argument(help="Releases, name@version; none: models.releases and those of routes.")] = None,
     config: Config = None,
@@ -61,6 +63,7 @@ def _checked(
 
 
 @models_app.command("show")
+@performs(OF_FILES)
 def show_model(release: Annotated[str, typer.Argument(help="Release, name@version.")], config: Config = None) -> None:
     """Show a release: labels and codes, input, how numbers come about, weights, built profiles."""
     settings = settings_of(config)
@@ -72,6 +75,7 @@ def show_model(release: Annotated[str, typer.Argument(help="Release, name@versio
 
 
 @models_app.command("new")
+@performs(OF_FILES)
 def new_model(
     file: Annotated[Path, typer.Argument(help="An ONNX file.")],
     config: Config = None,

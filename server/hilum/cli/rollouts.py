@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import getpass
-import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,18 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hilum.cli.frame import Config, explained, migrated_settings, rollout_app
+from hilum.cli.frame import Config, acting, explained, migrated_settings, performs, rollout_app
 from hilum.domain import Rollout, RolloutMode
+from hilum.verbs import NoVerb, Thing, Verb
+from hilum.verbs import performs as declare_verb
 
 if TYPE_CHECKING:
+    from hilum.store.audit_log import Deed
     from hilum.wiring.rollouts import RolloutVerbs
 
 Alias = Annotated[str, typer.Argument(help="Name of a release of the settings, without its version.")]
 Canary = Annotated[float | None, typer.Option("--canary", metavar="FRACTION", help="Report it for this share of new studies, as 0.1.")]
 _LINES_OF_HISTORY = 10
+_NO_STUDY = NoVerb("it shows releases, and no study")
 
 
 @rollout_app.command("start")
+@performs(Verb.START_ROLLOUT)
 def start_rollout(
     alias: Alias,
     release: Annotated[str, typer.Argument(help="Release that shall follow, name@version.")],
@@ -36,38 +39,42 @@ def start_rollout(
     """Load a release beside the one that reads and prove it; then let it read along, read a share of new studies, or all of them."""
     from hilum.store.rollouts import CannotRollOut, Order  # noqa: PLC0415 - imports the ledger
 
-    def start(verbs: RolloutVerbs, who: str) -> Rollout:
+    def start(verbs: RolloutVerbs, deed: Deed) -> Rollout:
         if shadow and canary is not None:
             raise CannotRollOut("--shadow and --canary exclude each other")
         mode = RolloutMode.SHADOW if shadow else RolloutMode.SWITCH if canary is None else RolloutMode.CANARY
-        return verbs.start(alias, release, Order(mode, canary), who)
+        return verbs.start(alias, release, Order(mode, canary), deed.actor.name, deed)
 
-    _do(config, start)
+    _do(config, alias, start)
 
 
 @rollout_app.command("promote")
+@performs(Verb.PROMOTE)
 def promote_rollout(alias: Alias, config: Config = None, canary: Canary = None) -> None:
     """One step further: from shadow to a canary, to a larger canary, or (without --canary) to all new studies."""
-    _do(config, lambda verbs, who: verbs.promote(alias, canary, who))
+    _do(config, alias, lambda verbs, deed: verbs.promote(alias, canary, deed.actor.name, deed))
 
 
 @rollout_app.command("rollback")
+@performs(Verb.ROLL_BACK)
 def roll_back_rollout(
     alias: Alias,
     config: Config = None,
     pending: Annotated[bool, typer.Option("--pending", help="Also take back studies that the release left has not reported.")] = False,
 ) -> None:
     """One step back: a candidate gets no more studies; after a switch the previous release reads new studies again, at once."""
-    _do(config, lambda verbs, who: verbs.roll_back(alias, who, is_pending=pending))
+    _do(config, alias, lambda verbs, deed: verbs.roll_back(alias, deed.actor.name, is_pending=pending, deed=deed))
 
 
 @rollout_app.command("stop")
+@performs(Verb.STOP_ROLLOUT)
 def stop_rollout(alias: Alias, config: Config = None) -> None:
     """What reads now goes on alone; the others are unloaded when they have finished."""
-    _do(config, lambda verbs, who: verbs.stop(alias, who))
+    _do(config, alias, lambda verbs, deed: verbs.stop(alias, deed.actor.name, deed))
 
 
 @rollout_app.command("list")
+@declare_verb(_NO_STUDY)
 def list_rollouts(config: Config = None) -> None:
     """List what reads for each alias, and what shall follow."""
     from hilum.wiring.rollouts import in_words  # noqa: PLC0415 - imports the ledger
@@ -78,6 +85,7 @@ def list_rollouts(config: Config = None) -> None:
 
 
 @rollout_app.command("show")
+@declare_verb(_NO_STUDY)
 def show_rollout(alias: Alias, config: Config = None) -> None:
     """One alias with its history and, where a shadow has read along, how far both agree."""
     from hilum.wiring.rollouts import in_words  # noqa: PLC0415 - imports the ledger
@@ -94,25 +102,17 @@ def show_rollout(alias: Alias, config: Config = None) -> None:
         print(*_comparison(found["comparison"]), sep="\n")
 
 
-def _do(config: Path | None, verb: Callable[[RolloutVerbs, str], Rollout]) -> None:
+def _do(config: Path | None, alias: str, verb: Callable[[RolloutVerbs, Deed], Rollout]) -> None:
     """Print how the alias stands after it; exit status 1 if it cannot be done."""
     from hilum.store.rollouts import CannotRollOut  # noqa: PLC0415 - imports the ledger
     from hilum.wiring.rollouts import in_words  # noqa: PLC0415 - the same
 
-    with _verbs(config) as verbs:
+    with _verbs(config) as verbs, acting(verbs.settings, None, Thing.ALIAS, alias) as deed:
         try:
-            print(in_words(dataclasses.asdict(verb(verbs, who_asks()))))
+            print(in_words(dataclasses.asdict(verb(verbs, deed))))
         except CannotRollOut as error:
             print(f"hilum: {error}", file=sys.stderr)
             raise typer.Exit(1) from error
-
-
-def who_asks() -> str:
-    """For the history of an alias. In a container a user may have a number and no name."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # OSError: from Python 3.13 on
-        return f"uid {os.getuid()}"
 
 
 @contextmanager

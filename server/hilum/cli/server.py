@@ -10,15 +10,21 @@ import typer
 
 from hilum.cli.frame import (
     Config,
+    acting,
+    actor_here,
     app,
     explained,
+    performs,
     settings_explained,
     settings_of,
 )
+from hilum.verbs import NoVerb, Verb
+from hilum.verbs import performs as declare_verb
 from hilum.wiring.state_folder import hold, make_state_folder
 
 
 @app.command()
+@performs(Verb.START)
 def serve(
     config: Config = None,
     role: Annotated[str, typer.Option(help="all, or one of listener, analyser, dispatcher, api.")] = "all",
@@ -37,10 +43,11 @@ def serve(
         from hilum.supervisor import Supervisor  # noqa: PLC0415 - the same
 
         telemetry.configure_logging(settings.log.level, settings.log.format, "supervisor")
-        raise typer.Exit(Supervisor(settings, role).run())
+        raise typer.Exit(Supervisor(settings, role, actor=actor_here()).run())
 
 
 @app.command()
+@declare_verb(NoVerb("it examines, and shows no study"))
 def check(config: Config = None) -> None:
     """Examine the installation: settings, ports, disk, ledger, Triton, releases, destinations. Says what to do about each problem."""
     settings = settings_of(config)
@@ -59,6 +66,7 @@ def check(config: Config = None) -> None:
 
 
 @app.command()
+@performs(Verb.MIGRATE)
 def migrate(config: Config = None) -> None:
     """Bring the ledger to the revision of this version. `hilum serve` (role all) does it by itself; back up first.
 
@@ -78,10 +86,13 @@ def migrate(config: Config = None) -> None:
         make_state_folder(settings)
         is_new = current_revision(settings.ledger_url) is None
         revision = migrate_at_rest(settings)
+        with acting(settings) as deed:  # its table may be new
+            deed.detail = f"revision {revision}"
     print(f"ledger at revision {revision}{', new and empty' if is_new else ''}: {place_of_ledger(settings.ledger_url)}")
 
 
 @app.command()
+@performs(Verb.BACK_UP)
 def backup(folder: Annotated[Path, typer.Argument(help="Where to, new or with an earlier backup.")], config: Config = None) -> None:
     """Back up the running installation: a snapshot of the ledger, then the files that it names. To restore, start on the copy.
 
@@ -94,9 +105,10 @@ def backup(folder: Annotated[Path, typer.Argument(help="Where to, new or with an
     from hilum.store.database import place_of_ledger  # noqa: PLC0415 - the same
     from hilum.store.revision import require_readable  # noqa: PLC0415 - the same
 
-    with explained():
+    with explained(), acting(settings) as deed:
         require_readable(settings.ledger_url)
         put = back_up(settings.ledger_url, Archive(settings.archive_dir), folder)
+        deed.count = sum(put.values())
         is_empty = not (put or has_images(settings.ledger_url))
     ledger = "the ledger" if settings.ledger_url.startswith("sqlite") else "no ledger (dump your PostgreSQL)"
     print(f"{folder}: {ledger}, {sum(put.values())} files: {', '.join(f'{count} {how}' for how, count in sorted(put.items())) or 'none'}")

@@ -11,15 +11,19 @@ import typer
 
 from hilum.cli.frame import (
     Config,
+    acting,
     app,
     explained,
     migrated_settings,
+    performs,
     settings_of,
     studies_app,
 )
+from hilum.verbs import Thing, Verb
 
 
 @app.command()
+@performs(Verb.READ_STUDY)
 def study(
     uid: Annotated[str, typer.Argument(help="Study Instance UID, or SOP Instance UID of one of its images or reports.")],
     config: Config = None,
@@ -36,9 +40,11 @@ def study(
         require_revision(settings.ledger_url)
         views = LedgerViews(settings.ledger_url)
         detail = views.study(uid) or views.study(views.study_of(uid) or "")
-    if detail is None:
-        print(f"hilum: no study, image or report {uid} in the ledger; `hilum find` looks for an Accession Number", file=sys.stderr)
-        raise typer.Exit(1)
+        if detail is None:
+            print(f"hilum: no study, image or report {uid} in the ledger; `hilum find` looks for an Accession Number", file=sys.stderr)
+            raise typer.Exit(1)
+        with acting(settings, detail["study_instance_uid"]):
+            pass  # before it is shown
     if not tree:
         print(StudyAnswer.model_validate({"disclaimer": settings.report.disclaimer, **detail}).model_dump_json(indent=2))
         return
@@ -58,6 +64,7 @@ def _current_report(detail: Mapping[str, Any]) -> int | None:
 
 
 @app.command()
+@performs(Verb.REQUEUE)
 def requeue(
     stage: Annotated[str, typer.Argument(help="analyse, assemble, compare, report, deliver or commit.")],
     config: Config = None,
@@ -94,10 +101,12 @@ def requeue(
     chosen = {"reason": reason, "study_uid": study_uid, "destination_name": destination}
     with explained():
         require_revision(settings.ledger_url)
+    with explained(), acting(settings, study_uid, Thing.STAGE, stage) as deed:
+        deed.detail = " ".join(filter(None, (reason, destination and f"to {destination}"))) or None
         if study_uid and not LedgerViews(settings.ledger_url).has_study(study_uid):
             print(f"hilum: no study {study_uid} in the ledger; `hilum find` looks for an Accession Number", file=sys.stderr)
             raise typer.Exit(1)
-        count = Ledger(settings.ledger_url).requeue(stage, **chosen, among=list(settings.destinations))
+        count = Ledger(settings.ledger_url).requeue(stage, **chosen, among=list(settings.destinations), deed=deed)
     print(f"{count} item{'' if count == 1 else 's'} of {stage} due again")
 
 
@@ -114,6 +123,7 @@ def _require_reason(stage: str, reason: str) -> None:
 
 
 @studies_app.command("complete")
+@performs(Verb.COMPLETE)
 def complete_study(
     uid: Annotated[str, typer.Argument(help="Study Instance UID.")],
     config: Config = None,
@@ -123,17 +133,18 @@ def complete_study(
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
 
-    with explained():
-        done = Ledger(settings.ledger_url).complete(uid, is_waiting=not without_waiting)
-    if done is None:
-        print(f"hilum: no study {uid} in the ledger; `GET /api/v1/studies` lists what there is", file=sys.stderr)
-        raise typer.Exit(1)
+    with explained(), acting(settings, uid) as deed:
+        done = Ledger(settings.ledger_url).complete(uid, is_waiting=not without_waiting, deed=deed)
+        if done is None:
+            print(f"hilum: no study {uid} in the ledger; `GET /api/v1/studies` lists what there is", file=sys.stderr)
+            raise typer.Exit(1)
     said = "its quiet period is over" if done.state == "due" else f"it was {done.state} already"
     ended = f"; {done.ended_readings} readings ended as not_waited_for" if done.ended_readings else ""
     print(f"{said}; waits for {done.waits_for} readings{ended}")
 
 
 @app.command()
+@performs(Verb.ERASE)
 def erase(
     config: Config = None,
     patient: Annotated[str | None, typer.Option(help="Patient ID (0010,0020), the whole of it; -: read it from standard input.")] = None,
@@ -156,8 +167,8 @@ def erase(
     from hilum.wiring.erasing import erase as erase_owner  # noqa: PLC0415 - imports every room below
 
     owner = Patient(wanted, issuer) if study_uid is None else OneStudy(wanted)
-    with explained():
-        report = erase_owner(settings, owner, is_dry_run=not yes, has_to_rewrite=rewrite)
+    with explained(), acting(settings) as deed:
+        report = erase_owner(settings, owner, is_dry_run=not yes, has_to_rewrite=rewrite, deed=deed)
     print(report.said(is_dry_run=not yes, whose="patient" if study_uid is None else "study"))
     raise typer.Exit(0 if yes and (report.is_complete if rewrite else report.is_gone) else 1)
 

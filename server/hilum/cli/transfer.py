@@ -13,9 +13,11 @@ from hilum.cli.frame import (
     explained,
 )
 from hilum.errors import ConfigurationError
+from hilum.verbs import OF_FILES, performs
 
 
 @app.command()
+@performs(OF_FILES)
 def send(
     paths: Annotated[list[Path], typer.Argument(help="DICOM files, or folders of them.")],
     to: Annotated[str, typer.Option(help="Where to: AE_TITLE@HOST:PORT.")],

@@ -12,6 +12,7 @@ from sqlalchemy import select
 from hilum.domain import ConflictState, Instance, Rejection, RemovalReason
 from hilum.store import conflicts, rejecting
 from hilum.store.archive import Archive, place_of_quarantined
+from hilum.store.audit_log import Deed
 from hilum.store.conflicts import CannotResolve
 from hilum.store.database import open_engine
 from hilum.store.doorbell import doorbell_for
@@ -35,30 +36,34 @@ class Decisions:
         self._engine.dispose()
         self._doorbell.close()
 
-    def keep(self, conflict_id: int) -> Item | None:
+    def keep(self, conflict_id: int, deed: Deed | None = None) -> Item | None:
         """The file stays in quarantine, kept out of everything; nobody has to look at it again. None: no such conflict."""
-        return self._resolve(conflict_id, ConflictState.KEPT)
+        return self._resolve(conflict_id, ConflictState.KEPT, deed)
 
-    def replace(self, conflict_id: int) -> Item | None:
+    def replace(self, conflict_id: int, deed: Deed | None = None) -> Item | None:
         """The quarantined bytes become the image, which is read and reported again; the former bytes take their place in quarantine."""
-        return self._resolve(conflict_id, ConflictState.REPLACED)
+        return self._resolve(conflict_id, ConflictState.REPLACED, deed)
 
-    def discard(self, conflict_id: int) -> Item | None:
+    def discard(self, conflict_id: int, deed: Deed | None = None) -> Item | None:
         """The quarantined file is deleted. The same bytes sent once more are deleted, too."""
-        return self._resolve(conflict_id, ConflictState.DISCARDED)
+        return self._resolve(conflict_id, ConflictState.DISCARDED, deed)
 
-    def reject(self, sop_instance_uid: str) -> Item | None:
+    def reject(self, sop_instance_uid: str, deed: Deed | None = None) -> Item | None:
         """The image takes no part in results any more; None: no such image. Its study is assembled again without it."""
         with self._engine.begin() as connection:
             query = select(instance.c.study_instance_uid).where(instance.c.sop_instance_uid == sop_instance_uid)
             study_uid = connection.execute(query).scalar_one_or_none()
             if study_uid is None:
                 return None
-            by_hand = Rejection(sop_instance_uid, study_uid, RemovalReason.BY_HAND, holds_for_all=True)
+            who = deed.actor.name[:80] if deed else ""
+            by_hand = Rejection(sop_instance_uid, study_uid, RemovalReason.BY_HAND, holds_for_all=True, rejected_by=who)
             rejecting.reject(connection, [by_hand], self._clock())
             names = ("sop_instance_uid", "study_instance_uid", "removal_reason")
             found = select(*(instance.c[name] for name in names)).where(instance.c.sop_instance_uid == sop_instance_uid)
             answer = connection.execute(found).one()._asdict()
+            if deed is not None:
+                deed.study_instance_uid = study_uid
+                deed.write(connection, self._clock())
             self._doorbell.ring_with(connection, _BELLS)
         self._doorbell.ring(_BELLS)
         return answer
@@ -76,7 +81,7 @@ class Decisions:
                     conflicts.settled(connection, conflict_id)
         return len(waiting)
 
-    def _resolve(self, conflict_id: int, state: ConflictState) -> Item | None:
+    def _resolve(self, conflict_id: int, state: ConflictState, deed: Deed | None) -> Item | None:
         """Rows first, then files. Raises CannotResolve, OSError."""
         quarantined = self._quarantined(conflict_id) if state is ConflictState.REPLACED else None
         with self._engine.begin() as connection:
@@ -84,6 +89,10 @@ class Decisions:
             if found is None:
                 return None
             conflicts.resolve(connection, found, state, quarantined, self._clock())
+            if deed is not None:
+                (named,) = conflicts.with_studies(connection, [{"sop_instance_uid": found.sop_instance_uid}])
+                deed.study_instance_uid = named["study_instance_uid"]
+                deed.write(connection, self._clock())
             self._doorbell.ring_with(connection, _BELLS)
         self._doorbell.ring(_BELLS)
         self.settle()

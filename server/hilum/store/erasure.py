@@ -5,15 +5,13 @@ Each study is one transaction that also writes down which files must go, so what
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, case, delete, func, insert, null, or_, select, update
+from sqlalchemy import Connection, Row, and_, case, delete, func, null, or_, select, update
 
 from hilum.domain import SR_KINDS, ComparisonState, ConflictState, DeliveryState, ReadingState, Reason, ResultState, StudyState
 from hilum.store import commitments, expiring, rewriting
@@ -21,6 +19,7 @@ from hilum.store.advancing import NEVER_SENT
 from hilum.store.archive import Archive
 from hilum.store.database import open_engine, open_reader, sync_of
 from hilum.store.expiring import Removed
+from hilum.store.salt import Tombstones, salt
 from hilum.store.schema import (
     assignment,
     comparison,
@@ -29,7 +28,6 @@ from hilum.store.schema import (
     document,
     expired_file,
     former_header,
-    installation,
     instance,
     reading,
     rejection,
@@ -37,7 +35,6 @@ from hilum.store.schema import (
     study,
 )
 
-_SALT = "erasure_salt"
 _BATCH = 500
 _BEGINNING_BYTES = 64 << 10
 # They name the patient. Heat maps, which are large, are made with them, of the same result.
@@ -165,28 +162,6 @@ class Erasure:
         return rewriting.rewrite(self._url)
 
 
-class _Tombstones:
-    """UIDs that stand for those of one erased study: nobody without the salt can tell which they were.
-
-    The study's row number goes in, because a study that is sent again may be erased again.
-    """
-
-    def __init__(self, salt: bytes, study_id: int) -> None:
-        self._key = salt + str(study_id).encode()
-
-    def of(self, uid: str) -> str:
-        """PS3.5 B.2: 2.25 and 128 bits."""
-        return f"2.25.{int.from_bytes(hashlib.sha256(self._key + uid.encode()).digest()[:16], 'big')}"
-
-
-def _salt(connection: Connection) -> bytes:
-    known = connection.execute(select(installation.c.value).where(installation.c.key == _SALT)).scalar_one_or_none()
-    if known is None:
-        known = secrets.token_hex(32)
-        connection.execute(insert(installation).values(key=_SALT, value=known))
-    return bytes.fromhex(known)
-
-
 def _look(connection: Connection, study_uid: str) -> Erased:
     is_there = and_(study.c.study_instance_uid == study_uid, study.c.state != StudyState.ERASED)
     if connection.execute(select(study.c.id).where(is_there)).first() is None:
@@ -220,7 +195,7 @@ def _erase(connection: Connection, study_uid: str, now: float) -> None:
     readings = select(reading.c.id).where(reading.c.study_instance_uid == study_uid)
     connection.execute(readings.order_by(reading.c.id).with_for_update()).all()
     study_id = connection.execute(select(study.c.id).where(study.c.study_instance_uid == study_uid).with_for_update()).scalar_one()
-    tombstones = _Tombstones(_salt(connection), study_id)
+    tombstones = Tombstones(salt(connection), study_id)
     stands_for = tombstones.of(study_uid)
     for image in images:
         _erase_image(connection, image, stands_for, tombstones, now)
@@ -235,7 +210,7 @@ def _erase(connection: Connection, study_uid: str, now: float) -> None:
     connection.execute(update(study).where(study.c.study_instance_uid == study_uid).values({**ended, "study_instance_uid": stands_for}))
 
 
-def _erase_image(connection: Connection, image: Row[Any], stands_for: str, tombstones: _Tombstones, now: float) -> None:
+def _erase_image(connection: Connection, image: Row[Any], stands_for: str, tombstones: Tombstones, now: float) -> None:
     expiring.hasten(connection, image.id, now)
     if image.pixels_removed_at is None:
         expiring.expire(connection, image.path, "erased", now, image.id)
@@ -307,7 +282,7 @@ def _erase_comparisons(connection: Connection, study_uid: str, stands_for: str, 
     connection.execute(update(comparison).where(of_study).values({**ended, "study_instance_uid": stands_for}))
 
 
-def _erase_rejections(connection: Connection, study_uid: str, tombstones: _Tombstones) -> None:
+def _erase_rejections(connection: Connection, study_uid: str, tombstones: Tombstones) -> None:
     for row in connection.execute(select(rejection).where(rejection.c.study_instance_uid == study_uid)).all():
         names = {"sop_instance_uid": tombstones.of(row.sop_instance_uid), "study_instance_uid": tombstones.of(study_uid)}
         connection.execute(update(rejection).where(rejection.c.id == row.id).values({**names, "note_uid": None}))

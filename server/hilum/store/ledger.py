@@ -46,6 +46,7 @@ from hilum.store import (
 )
 from hilum.store.activation_maps import activation_maps
 from hilum.store.arrival import Arrival
+from hilum.store.audit_log import Deed, write_down
 from hilum.store.claiming import Claim
 from hilum.store.clocks import ahead_seconds
 from hilum.store.commitments import Holder
@@ -381,6 +382,7 @@ class Ledger:
         study_uid: str | None = None,
         destination_name: str | None = None,
         among: Collection[str] | None = None,
+        deed: Deed | None = None,
     ) -> int:
         """Ended items of a stage become due again, chosen by reason, study or destination; how many.
 
@@ -390,13 +392,19 @@ class Ledger:
         chosen = requeueing.condition(stage, reason, study_uid, destination_name, among)
         with self._reads.begin() as connection:
             parts = requeueing.parts(connection, stage, chosen)
-        count = sum(self._requeue(stage, chosen, ids) for ids in parts)
+        if deed is not None and len(parts) > 1:
+            with self._writes.begin() as connection:
+                deed.begin(connection, self._clock())
+        count = sum(self._requeue(stage, chosen, ids) for ids in parts[:-1])
+        count = self._requeue(stage, chosen, parts[-1] if parts else (), deed, count)
         self._sync()
         return count
 
-    def _requeue(self, stage: str, chosen: ColumnElement[bool], ids: Sequence[int]) -> int:
+    def _requeue(self, stage: str, chosen: ColumnElement[bool], ids: Sequence[int], deed: Deed | None = None, before: int = 0) -> int:
+        """How many, with those of the parts before; the last part's `deed` is written with it."""
         with begin_part(self._engine) as connection:
-            count = requeueing.requeue(connection, stage, chosen, ids, self._clock())
+            count = before + (requeueing.requeue(connection, stage, chosen, ids, self._clock()) if ids else 0)
+            write_down(deed, connection, self._clock(), count)
             self._doorbell.ring_with(connection, (stage,))
         self._doorbell.ring((stage,))
         return count
@@ -410,32 +418,37 @@ class Ledger:
         with self._writes.begin() as connection:
             return lanes.take(connection, name, owner, now, seconds)
 
-    def pause(self, name: str, *, is_paused: bool) -> None:
+    def pause(self, name: str, *, is_paused: bool, deed: Deed | None = None) -> None:
         """Stop or resume deliveries to a destination, also one that has never been used. What is on the wire is finished."""
         with self._writes.begin() as connection:
             lanes.pause(connection, name, is_paused=is_paused)
+            write_down(deed, connection, self._clock())
             self._doorbell.ring_with(connection, ("deliver",))
         self._sync()
         self._doorbell.ring(("deliver",))
 
-    def forget_destination(self, name: str) -> Forgotten:
+    def forget_destination(self, name: str, deed: Deed | None = None) -> Forgotten:
         """Give up what waits for a destination that is no longer in the settings; that it is not is for the caller to know."""
         with self._writes.begin() as connection:
             done = forgetting.forget(connection, name, self._clock())
+            write_down(deed, connection, self._clock(), done.cancelled)
         self._sync()
         return done
 
-    def forget_commitments(self, calling_ae_title: str) -> int:
+    def forget_commitments(self, calling_ae_title: str, deed: Deed | None = None) -> int:
         """Give up the dead reports of storage commitment that this AE Title is owed; how many."""
         with self._writes.begin() as connection:
             count = forgetting.forget_commitments(connection, calling_ae_title)
+            write_down(deed, connection, self._clock(), count)
         self._sync()
         return count
 
-    def complete(self, study_uid: str, *, is_waiting: bool = True) -> Completed | None:
+    def complete(self, study_uid: str, *, is_waiting: bool = True, deed: Deed | None = None) -> Completed | None:
         """End a study's quiet period now; None: there is no such study. Its open readings are waited for, unless told otherwise."""
         with self._writes.begin() as connection:
             done = completing.complete(connection, study_uid, self._clock(), is_waiting=is_waiting)
+            if done is not None:
+                write_down(deed, connection, self._clock())
             self._doorbell.ring_with(connection, ("assemble",))
         self._sync()
         self._doorbell.ring(("assemble",))

@@ -15,6 +15,7 @@ from hilum.domain import Rollout, RolloutState, WorkState, alias_of
 from hilum.store import kept_manifests, named_releases, reassigning
 from hilum.store import rollout_rules as rules
 from hilum.store.assigning import rollout_of
+from hilum.store.audit_log import Deed
 from hilum.store.database import begin_part, open_engine, open_reader
 from hilum.store.kept_manifests import KeptManifest
 from hilum.store.queues import in_state
@@ -75,7 +76,7 @@ class Rollouts:
         with self._engine.begin() as connection:
             return kept_manifests.begin(connection, wanted, active, self._clock())
 
-    def start(self, configured: str, candidate: KeptManifest, order: Order, who: str) -> Rollout:
+    def start(self, configured: str, candidate: KeptManifest, order: Order, who: str, deed: Deed | None = None) -> Rollout:
         """Have a candidate loaded, then let it do what `order` says. `configured`: what the settings name. Raises CannotRollOut."""
 
         def change(known: Rollout) -> Rollout:
@@ -87,22 +88,21 @@ class Rollouts:
             return ""
 
         begun = rules.begun(alias_of(configured), configured, self._clock(), who)
-        return self._write(alias_of(configured), "start", who, change, begun, propose)
+        return self._write(alias_of(configured), "start", who, change, begun, propose, deed)
 
-    def promote(self, alias: str, order: Order, who: str) -> Rollout:
+    def promote(self, alias: str, order: Order, who: str, deed: Deed | None = None) -> Rollout:
         """One step further. Raises CannotRollOut, as all verbs here."""
-        return self._write(alias, "promote", who, lambda known: rules.promoted(known, order))
+        return self._write(alias, "promote", who, lambda known: rules.promoted(known, order), deed=deed)
 
-    def roll_back(self, alias: str, who: str, *, is_pending: bool = False) -> Rollout:
+    def roll_back(self, alias: str, who: str, *, is_pending: bool = False, deed: Deed | None = None) -> Rollout:
         """One step back, for studies that come from now on. `is_pending`: also for those that the release left has said nothing about.
 
         If they are many, most are given back before, some at a time, so that others can write. After a crash on the way the same
         order finishes it.
         """
         count = self._take_back(alias) if is_pending else 0
-        return self._write(
-            alias, "rollback", who, rules.rolled_back, follow=functools.partial(_take_back_rest, count) if is_pending else None
-        )
+        follow = functools.partial(_take_back_rest, count) if is_pending else None
+        return self._write(alias, "rollback", who, rules.rolled_back, follow=follow, deed=deed)
 
     def _take_back(self, alias: str) -> int:
         if (known := self.find(alias)) is None:
@@ -117,9 +117,9 @@ class Rollouts:
         with begin_part(self._engine) as connection:
             return taking.take(connection, rows, self._clock())
 
-    def stop(self, alias: str, who: str) -> Rollout:
+    def stop(self, alias: str, who: str, deed: Deed | None = None) -> Rollout:
         """What serves goes on alone."""
-        return self._write(alias, "stop", who, rules.stopped)
+        return self._write(alias, "stop", who, rules.stopped, deed=deed)
 
     def confirm(self, alias: str, candidate: str, who: str, digest: str) -> Rollout:
         """An analyser has loaded the candidate, whose manifest has this digest, and it gave the known answers."""
@@ -160,14 +160,23 @@ class Rollouts:
         return self._write(stale.alias, "close", _SETTINGS, lambda known: rules.closed(known, why))
 
     def _write(
-        self, alias: str, verb: str, who: str, change: Change, begun: Rollout | None = None, follow: Follow | None = None
+        self,
+        alias: str,
+        verb: str,
+        who: str,
+        change: Change,
+        begun: Rollout | None = None,
+        follow: Follow | None = None,
+        deed: Deed | None = None,
     ) -> Rollout:
         try:
-            return self._write_once(alias, verb, who, change, begun, follow)
+            return self._write_once(alias, verb, who, change, begun, follow, deed)
         except IntegrityError:  # two began with this alias at once: what there was no row of, nobody could lock
-            return self._write_once(alias, verb, who, change, begun, follow)
+            return self._write_once(alias, verb, who, change, begun, follow, deed)
 
-    def _write_once(self, alias: str, verb: str, who: str, change: Change, begun: Rollout | None, follow: Follow | None) -> Rollout:
+    def _write_once(
+        self, alias: str, verb: str, who: str, change: Change, begun: Rollout | None, follow: Follow | None, deed: Deed | None
+    ) -> Rollout:
         with self._engine.begin() as connection:
             row = connection.execute(select(rollout).where(rollout.c.alias == alias).with_for_update()).first()
             known = begun if row is None else rollout_of(row)
@@ -176,7 +185,11 @@ class Rollouts:
             after = _stamped(change(known), self._clock(), who)
             _store(connection, after, is_new=row is None)
             said = "" if follow is None else follow(connection, known, after)
-            connection.execute(insert(rollout_event).values(_event(after, verb, said)))
+            event = _event(after, verb, said)
+            connection.execute(insert(rollout_event).values(event))
+            if deed is not None:
+                deed.detail = " ".join(filter(None, (after.candidate or after.serving, event["detail"])))
+                deed.write(connection, self._clock())
             return after
 
 

@@ -164,6 +164,8 @@ rejection = Table(
     Column("reason", String(40), nullable=False),
     Column("note_uid", String(64)),
     Column("calling_ae_title", String(16), nullable=False),
+    # Who rejected it by hand.
+    Column("rejected_by", String(80), nullable=False, server_default=""),
     Column("received_at", Float, nullable=False),
     # False: it holds for images that this Calling AE Title has sent. Each sender has its word, or the first one would take it
     # from the image's own.
@@ -386,6 +388,42 @@ commitment = Table(
     *_lease_columns(),
     UniqueConstraint("calling_ae_title", "transaction_uid", "digest"),
     *_lease_indexes("commitment"),
+)
+
+# Who did what. Rows are added and never changed; only retention deletes, up to a moment that it
+# writes down first.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    # The rows of one verb: `begun` and its end, where it takes several transactions.
+    Column("deed", String(32), nullable=False, index=True),
+    Column("at", Float, nullable=False, index=True),
+    Column("actor", String(80), nullable=False),
+    Column("channel", String(8), nullable=False),
+    Column("address", String(64), nullable=False),
+    Column("host", String(64), nullable=False),
+    Column("verb", String(24), nullable=False),
+    # Rows, and no UIDs: an erased study has others from then on, and no row of the audit changes.
+    Column("study_id", Integer, index=True),
+    Column("image_id", Integer),
+    Column("thing", String(16)),
+    Column("name", String(120)),
+    Column("count", Integer, nullable=False),
+    Column("outcome", String(8), nullable=False),
+    Column("detail", String(200)),
+    sqlite_autoincrement=True,  # an id is never given twice, or a cursor would pass a row by
+)
+
+# How far each reader of the audit (the log, the syslog collector) has come, and which process reads
+# for it now.
+audit_cursor = Table(
+    "audit_cursor",
+    metadata,
+    Column("name", String(16), primary_key=True),
+    Column("last_id", Integer, nullable=False),
+    Column("owner", String(64)),
+    Column("owned_until", Float),
 )
 
 process = Table(

@@ -90,11 +90,12 @@ def documents(connection: Connection, study_instance_uid: str) -> list[Item]:
 
 
 def document_bytes(connection: Connection, key: int | str) -> Item | None:
-    """One document with its `content`, by row id or SOP Instance UID; None also for one that was erased."""
+    """One document with its `content` and its study; None also for one that was erased."""
     if isinstance(key, int) and key > MAXIMUM_ROW_ID:
         return None
     condition = document.c.id == key if isinstance(key, int) else document.c.sop_instance_uid == key
-    row = connection.execute(select(document).where(condition)).first()
+    joined = select(document, result.c.study_instance_uid).join(result, result.c.id == document.c.result_id)
+    row = connection.execute(joined.where(condition)).first()
     return None if row is None or not row.content else row._asdict()
 
 

@@ -23,6 +23,7 @@ from hilum.store.views import LedgerViews
 from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
 from hilum.supervisor.check_access import access, secrets, usable
 from hilum.supervisor.check_archive import archive_checks
+from hilum.supervisor.check_audit import collector_files, collector_waits
 from hilum.supervisor.check_hosts import clock, waiting
 from hilum.supervisor.check_ledger import ledger_file
 from hilum.supervisor.check_peers import authority, certificate, gone, peers, revocations
@@ -57,6 +58,8 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
         yield from unless_refused("clock", clock(settings))
         yield from unless_refused("rollouts", _rollouts(settings))
         yield from unless_refused("destinations", gone(settings))
+        yield from unless_refused("audit", collector_waits(settings))
+    yield from unless_refused("audit collector", collector_files(settings))
     yield from unless_refused("triton", _triton(settings))
     for name, watch in settings.watch.items():
         yield from unless_refused(f"watch {name}", _watched(name, watch))

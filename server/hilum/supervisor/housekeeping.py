@@ -44,7 +44,8 @@ def rules(settings: RetentionSettings, now: float) -> Iterator[Rule]:
 
 def outdated(settings: RetentionSettings, now: float) -> Iterator[tuple[str, float]]:
     """Which rows that only tell what has been may be forgotten, and of before which moment."""
-    for name, days in (("associations", settings.association_days), ("commitments", settings.commitment_days)):
+    kept = {"associations": settings.association_days, "commitments": settings.commitment_days, "audit": settings.audit_days}
+    for name, days in kept.items():
         if days:
             yield name, now - days * _DAY_SECONDS
     yield "processes", now - _DAY_SECONDS  # of hosts that are gone; leases of those have lapsed long before

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hilum import telemetry
-from hilum.domain import Release
+from hilum.domain import Actor, Channel, Release
 from hilum.errors import ConfigurationError
 from hilum.models.build import is_built
 from hilum.models.canary import read_canary
@@ -29,12 +29,14 @@ from hilum.receive.scan import recover
 from hilum.receive.tls import ServerTls
 from hilum.settings import Receive, Settings
 from hilum.store.archive import Archive
+from hilum.store.audit_log import AuditLog
 from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
 from hilum.store.matching import begin_archive, require_archive, require_ledger
 from hilum.store.named_releases import SUPERVISOR, in_words
 from hilum.store.revision import require_not_newer, require_revision
 from hilum.store.rollouts import Rollouts
+from hilum.supervisor.audit_readers import AuditReaders
 from hilum.supervisor.clock_watch import ClockWatch
 from hilum.supervisor.housekeeping import Housekeeper
 from hilum.supervisor.pausing import pause_after
@@ -42,6 +44,7 @@ from hilum.supervisor.stranded_watch import StrandedWatch
 from hilum.supervisor.triton_keeper import TritonKeeper
 from hilum.supervisor.waker import Waker
 from hilum.triton.server import EmbeddedTriton
+from hilum.verbs import Thing, Verb
 from hilum.wiring.charge import Charge, is_ours, process_name
 from hilum.wiring.deciding import open_decisions
 from hilum.wiring.releases import active_releases, keep_releases
@@ -86,12 +89,14 @@ class Supervisor:
     settings: Settings
     role: str = ALL
     stop: threading.Event = field(default_factory=threading.Event)
+    actor: Actor = field(default_factory=lambda: Actor("hilum", Channel.CLI))
     _waker: Waker = field(default_factory=Waker)
     _children: list[Child] = field(default_factory=list)
     _listening: dict[str, socket.socket] = field(default_factory=dict)
     _census: Census | None = None
     _triton: TritonKeeper | None = None
     _housekeeper: Housekeeper | None = None
+    _audit_readers: AuditReaders | None = None
     _clock_watch: ClockWatch = field(default_factory=ClockWatch)
 
     def run(self) -> int:
@@ -109,15 +114,21 @@ class Supervisor:
                 keep_releases(self.settings, rollouts)
         if self._runs("listener"):
             self._housekeeper = Housekeeper(self.settings)
+        with _needing_ledger():
+            self._audit_readers = AuditReaders(self.settings)
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:  # nohup: it outlives its terminal
                 signal.signal(signum, lambda *_: self.stop.set())
         signal.signal(signal.SIGCHLD, lambda *_: None)  # with a handler, it wakes us
-        try:
-            self._start_all()
-            self._watch()
-        finally:
-            self._drain()
+        with contextlib.closing(AuditLog(self.settings.ledger_url)) as audit:
+            audit.note(Verb.START, self.actor, thing=Thing.ROLE, name=self.role)
+            try:
+                self._start_all()
+                self._watch()
+            finally:
+                self._drain()
+                audit.note(Verb.STOP, self.actor, thing=Thing.ROLE, name=self.role)
+                self._audit_readers.stop()
         return 0
 
     def _bind_ports(self) -> None:
@@ -244,6 +255,8 @@ class Supervisor:
                 self._triton.look()
             if self._housekeeper is not None:
                 self._housekeeper.look()
+            if self._audit_readers is not None:
+                self._audit_readers.look()
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + _BEAT_SECONDS
                 heard_since = min(heard_since, time.monotonic()) if self._beat(with_ledger) else math.inf

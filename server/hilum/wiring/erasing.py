@@ -15,7 +15,9 @@ from hilum.receive.patient import OneStudy, Owner, Patient, is_file_of, is_objec
 from hilum.receive.refusals import CannotUnderstand
 from hilum.settings import Settings
 from hilum.store.archive import Archive
+from hilum.store.audit_log import AuditLog, Deed
 from hilum.store.erasure import Erased, Erasure
+from hilum.verbs import Thing
 
 _log = telemetry.logger("wiring")
 
@@ -76,7 +78,9 @@ class ErasureReport:
         return "\n".join(lines)
 
 
-def erase(settings: Settings, owner: Patient | OneStudy, *, is_dry_run: bool = False, has_to_rewrite: bool = True) -> ErasureReport:
+def erase(
+    settings: Settings, owner: Patient | OneStudy, *, is_dry_run: bool = False, has_to_rewrite: bool = True, deed: Deed | None = None
+) -> ErasureReport:
     """Erase a patient's studies, which stored headers and reports tell, or one study. Safe to repeat after any crash.
 
     Of a study whose images have another patient's headers by now only the reports that name this one go. Looks until there is nothing
@@ -89,7 +93,11 @@ def erase(settings: Settings, owner: Patient | OneStudy, *, is_dry_run: bool = F
     telemetry.silence_libraries()
     erasure = Erasure(settings.ledger_url, archive)
     try:
+        if deed is not None:
+            _begin(settings, deed, owner, is_dry_run=is_dry_run)
         report = _erase(erasure, archive, owner, is_dry_run=is_dry_run)
+        if deed is not None:
+            deed.count = report.studies
         if not is_dry_run:
             report.files_left = _remove_files(erasure)
             report.is_rewritten = has_to_rewrite and erasure.rewrite()
@@ -97,6 +105,20 @@ def erase(settings: Settings, owner: Patient | OneStudy, *, is_dry_run: bool = F
         return report
     finally:
         erasure.close()
+
+
+def _begin(settings: Settings, deed: Deed, owner: Patient | OneStudy, *, is_dry_run: bool) -> None:
+    """Nothing is erased without this row.
+
+    A digest stands for the patient, and for the study, whose UID is to be gone.
+    """
+    with contextlib.closing(AuditLog(settings.ledger_url)) as log:
+        if isinstance(owner, OneStudy):
+            deed.about(Thing.STUDY, log.digest(owner.study_instance_uid))
+        else:
+            deed.about(Thing.PATIENT, log.digest(owner.patient_id))
+        deed.detail = "dry run" if is_dry_run else None
+        log.begin(deed)
 
 
 def _erase(erasure: Erasure, archive: Archive, owner: Patient | OneStudy, *, is_dry_run: bool) -> ErasureReport:

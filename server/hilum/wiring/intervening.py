@@ -9,6 +9,7 @@ from hilum.errors import Retry
 from hilum.receive.patient import OneStudy, Patient
 from hilum.settings import Settings
 from hilum.store.archive import Archive
+from hilum.store.audit_log import Deed
 from hilum.store.completing import Completed
 from hilum.store.forgetting import Forgotten
 from hilum.store.ledger import Ledger
@@ -22,33 +23,33 @@ class LedgerInterventions:
     settings: Settings
     ledger: Ledger
 
-    def complete(self, study_uid: str, *, is_waiting: bool) -> Completed | None:
+    def complete(self, study_uid: str, *, is_waiting: bool, deed: Deed | None = None) -> Completed | None:
         """End a study's quiet period now."""
-        return self.ledger.complete(study_uid, is_waiting=is_waiting)
+        return self.ledger.complete(study_uid, is_waiting=is_waiting, deed=deed)
 
-    def pause(self, name: str, *, is_paused: bool) -> None:
+    def pause(self, name: str, *, is_paused: bool, deed: Deed | None = None) -> None:
         """Stop or resume deliveries to a destination."""
-        self.ledger.pause(name, is_paused=is_paused)
+        self.ledger.pause(name, is_paused=is_paused, deed=deed)
 
-    def forget(self, name: str) -> Forgotten:
+    def forget(self, name: str, deed: Deed | None = None) -> Forgotten:
         """Give up what waits for a destination that is no longer in the settings."""
-        return self.ledger.forget_destination(name)
+        return self.ledger.forget_destination(name, deed)
 
-    def forget_commitments(self, calling_ae_title: str) -> int:
+    def forget_commitments(self, calling_ae_title: str, deed: Deed | None = None) -> int:
         """Give up the dead reports of storage commitment that this AE Title is owed."""
-        return self.ledger.forget_commitments(calling_ae_title)
+        return self.ledger.forget_commitments(calling_ae_title, deed)
 
-    def erase(self, patient_id: str, issuer: str | None, *, is_dry_run: bool) -> dict[str, Any]:
+    def erase(self, patient_id: str, issuer: str | None, *, is_dry_run: bool, deed: Deed | None = None) -> dict[str, Any]:
         """Erase a patient. Raises Retry where the archive is not mounted."""
-        return self._erase(Patient(patient_id, issuer), is_dry_run=is_dry_run)
+        return self._erase(Patient(patient_id, issuer), deed, is_dry_run=is_dry_run)
 
-    def erase_study(self, study_uid: str, *, is_dry_run: bool) -> dict[str, Any]:
+    def erase_study(self, study_uid: str, *, is_dry_run: bool, deed: Deed | None = None) -> dict[str, Any]:
         """Erase one study. Raises Retry as `erase`."""
-        return self._erase(OneStudy(study_uid), is_dry_run=is_dry_run)
+        return self._erase(OneStudy(study_uid), deed, is_dry_run=is_dry_run)
 
-    def _erase(self, owner: Patient | OneStudy, *, is_dry_run: bool) -> dict[str, Any]:
+    def _erase(self, owner: Patient | OneStudy, deed: Deed | None, *, is_dry_run: bool) -> dict[str, Any]:
         if not Archive(self.settings.archive_dir).is_there:
             raise Retry("the archive is not mounted on this host, or has never received anything", after_seconds=60)
-        report = erase(self.settings, owner, is_dry_run=is_dry_run)
+        report = erase(self.settings, owner, is_dry_run=is_dry_run, deed=deed)
         counted = {"delivered": dict(report.delivered), "tried": dict(report.tried)}  # of a Counter `asdict` makes something else
         return {**asdict(report), **counted, "is_complete": report.is_complete}

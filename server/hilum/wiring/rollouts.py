@@ -15,6 +15,7 @@ from hilum.models.canary import read_canary
 from hilum.models.catalogue import load_manifests
 from hilum.models.manifest import Manifest
 from hilum.settings import Settings
+from hilum.store.audit_log import Deed
 from hilum.store.kept_manifests import KeptManifest, edited_in_words
 from hilum.store.rollouts import CannotRollOut, Order, Rollouts
 from hilum.store.views import LedgerViews
@@ -30,25 +31,26 @@ class RolloutVerbs:
     rollouts: Rollouts
     views: LedgerViews
 
-    def start(self, alias: str, release: str, order: Order, who: str) -> Rollout:
+    def start(self, alias: str, release: str, order: Order, who: str, deed: Deed | None = None) -> Rollout:
         """Have a release loaded beside the one that reads, and proved; then it does what `order` says."""
         configured = self._configured(alias)
         self._require_free(configured, release)
         self.require_unedited(release)
         found = self.require_built(release)
-        return self.rollouts.start(configured, KeptManifest(release, found.release.digest, found.text), order, who)
+        return self.rollouts.start(configured, KeptManifest(release, found.release.digest, found.text), order, who, deed)
 
-    def promote(self, alias: str, fraction: float | None, who: str) -> Rollout:
+    def promote(self, alias: str, fraction: float | None, who: str, deed: Deed | None = None) -> Rollout:
         """One step further: a canary of this fraction, or all new studies."""
-        return self.rollouts.promote(alias, Order(RolloutMode.SWITCH if fraction is None else RolloutMode.CANARY, fraction), who)
+        order = Order(RolloutMode.SWITCH if fraction is None else RolloutMode.CANARY, fraction)
+        return self.rollouts.promote(alias, order, who, deed)
 
-    def roll_back(self, alias: str, who: str, *, is_pending: bool = False) -> Rollout:
+    def roll_back(self, alias: str, who: str, *, is_pending: bool = False, deed: Deed | None = None) -> Rollout:
         """One step back; `is_pending`: along with what is not reported yet."""
-        return self.rollouts.roll_back(alias, who, is_pending=is_pending)
+        return self.rollouts.roll_back(alias, who, is_pending=is_pending, deed=deed)
 
-    def stop(self, alias: str, who: str) -> Rollout:
+    def stop(self, alias: str, who: str, deed: Deed | None = None) -> Rollout:
         """What serves goes on alone."""
-        return self.rollouts.stop(alias, who)
+        return self.rollouts.stop(alias, who, deed)
 
     def require_unedited(self, release: str) -> None:
         """Raise CannotRollOut for a release that may have read studies as something else than its manifest says by now."""

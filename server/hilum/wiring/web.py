@@ -19,6 +19,7 @@ from hilum.api.readiness import ROLES, Role
 from hilum.api.serve import serve_api
 from hilum.api.stow_store import Store
 from hilum.settings import Settings
+from hilum.store.audit_log import AuditLog
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts import Rollouts
 from hilum.store.views import LedgerViews
@@ -42,8 +43,9 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
         as_file(files("hilum.report") / "result.schema.json") as schema,
         _store(charge, settings, ledger, views, stop) as store,
         Heartbeat(ledger, "api"),
+        contextlib.closing(AuditLog(settings.ledger_url, look_seconds=60 * settings.audit.look_minutes)) as audit,
     ):
-        serve_api(_app(charge, settings, ledger, views, schema, store), listening, stop)
+        serve_api(_app(charge, settings, ledger, views, schema, store, audit), listening, stop)
 
 
 @contextlib.contextmanager
@@ -60,7 +62,9 @@ def _store(charge: Charge, settings: Settings, ledger: Ledger, views: LedgerView
         yield store
 
 
-def _app(charge: Charge, settings: Settings, ledger: Ledger, views: LedgerViews, schema: Path, store: Store | None) -> FastAPI:
+def _app(
+    charge: Charge, settings: Settings, ledger: Ledger, views: LedgerViews, schema: Path, store: Store | None, audit: AuditLog
+) -> FastAPI:
     own, rollouts = _JUDGED.get(charge.served_role), Rollouts(settings.ledger_url)
     parts = Parts(
         settings,
@@ -72,6 +76,7 @@ def _app(charge: Charge, settings: Settings, ledger: Ledger, views: LedgerViews,
         interventions=LedgerInterventions(settings, ledger),
         rollouts=RolloutVerbs(settings, rollouts, views),
         store=store,
+        audit=audit,
         probe=lambda name: _probe(settings, name),
         result_schema=schema,
         default_roles=ROLES if own is None else (own,),

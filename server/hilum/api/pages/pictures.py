@@ -12,6 +12,7 @@ from hilum.api.pages.painter import NoPicture, Painter
 from hilum.api.pages.painting import GONE
 from hilum.settings import Settings
 from hilum.store.archive import Archive
+from hilum.store.audit_log import Deed
 from hilum.store.views import LedgerViews
 
 _CACHE_BYTES = 64 << 20
@@ -68,11 +69,16 @@ class Pictures:
             return _REJECTED if row["is_removed"] else _GONE
         return self._cached(f"image {row['digest']} {row['path']}", lambda: self._paint_file(row["path"]))
 
-    def document(self, document_id: int) -> Picture | None:
-        """PNG of a document that is a picture, or why there is none; None: no such picture. Raises Retry."""
+    def document(self, document_id: int, deed: Deed | None = None) -> Picture | None:
+        """PNG of a document that is a picture, or why there is none; None: no such picture.
+
+        Raises Retry. Tells `deed` whose it is.
+        """
         row = self._views.document(document_id)
         if row is None or not is_picture(row["kind"], row["media_type"]):
             return None
+        if deed is not None:
+            deed.study_instance_uid = row["study_instance_uid"]
         return self._cached(f"document {row['sop_instance_uid']}", lambda: self._painter.paint(row["content"], self._maximum_pixels))
 
     def _cached(self, key: str, paint: Callable[[], Picture]) -> Picture:

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
-from fastapi.routing import APIRoute
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from hilum import __version__
 from hilum.api import problems
+from hilum.api.deeds import AuditedRoute
 from hilum.api.pages.words import picture_words
 
 _FOLDER: Final = Path(__file__).parent
@@ -76,7 +76,7 @@ def _wrapped(text: str, width: int = 34) -> list[str]:
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
-class PageRoute(APIRoute):
+class PageRoute(AuditedRoute):
     """A route whose expected errors are pages too: a person reads them."""
 
     def get_route_handler(self) -> Handler:

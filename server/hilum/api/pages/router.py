@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from hilum.api import operations
+from hilum.api.deeds import DeedHere
 from hilum.api.fields import AE_PATTERN, UID_PATTERN, Cursor, StudyUid
 from hilum.api.guard import PAGE_CHALLENGE, admit, only_known_parameters, refuse_other_sites
 from hilum.api.operation_answers import RequeueOrder
@@ -26,10 +27,14 @@ from hilum.api.parts import Parts, PartsHere
 from hilum.api.readiness import FAILING_SECONDS
 from hilum.domain import StudyState
 from hilum.settings import Settings
+from hilum.store.audit_log import AuditFilter, Deed
 from hilum.store.views import StudyFilter
+from hilum.verbs import NoVerb, Verb, performs
 
 _STUDIES = 50
-_NO_STUDY = (
+_DEEDS = 20
+_NO_STUDY = NoVerb("it shows senders, and no study")
+_MISSING = (
     "No image of this study is stored here: it never came, was refused, or was erased. The page on associations says what was refused; "
     "send the study again."
 )
@@ -48,12 +53,14 @@ def pages(settings: Settings, pictures: Pictures) -> APIRouter:
     router.add_api_route("/associations", associations)
 
     @router.get("/studies/{study_instance_uid}/images/{sop_instance_uid}.png")
+    @performs(Verb.READ_IMAGE)
     def image(study_instance_uid: StudyUid, sop_instance_uid: ImageUid) -> Response:
         return _picture(pictures.image(study_instance_uid, sop_instance_uid))
 
     @router.get("/documents/{document}.png")
-    def document(document: DocumentId) -> Response:
-        return _picture(pictures.document(document))
+    @performs(Verb.READ_REPORT)
+    def document(deed: DeedHere, document: DocumentId) -> Response:
+        return _picture(pictures.document(document, deed))
 
     return router
 
@@ -63,6 +70,7 @@ def icon() -> Response:
     return Response(ICON, media_type="image/svg+xml")
 
 
+@performs(Verb.LIST_STUDIES)
 def front_page(
     parts: PartsHere,
     q: Annotated[str, Query(max_length=64, pattern=rf"^$|{AE_PATTERN}|{UID_PATTERN}")] = "",
@@ -97,21 +105,24 @@ def _filter(q: str, show: Shown) -> StudyFilter:
     return StudyFilter(state=state, calling_ae_title=q or None, needs_person=show == "needs_person")
 
 
+@performs(Verb.READ_STUDY)
 def one_study(parts: PartsHere, study_instance_uid: StudyUid, requeued: Annotated[int | None, Query(ge=0)] = None) -> Response:
     """Images, findings, provenance, timeline, requeue."""
     found = parts.views.study(study_instance_uid)
     if found is None:
-        raise HTTPException(404, _NO_STUDY)
+        raise HTTPException(404, _MISSING)
     now = parts.clock()
-    shown = study_page(found, parts.releases, now, can_requeue=parts.requeue is not None)
+    deeds = parts.audit.list(AuditFilter(study_instance_uid=study_instance_uid), limit=_DEEDS)[0] if parts.audit else []
+    shown = study_page(found, parts.releases, now, can_requeue=parts.requeue is not None, deeds=deeds)
     disclaimer = parts.settings.report.disclaimer
     return page("study.html", section="study", study=shown, requeued=requeued, now=local(now), disclaimer=disclaimer)
 
 
-async def requeue(parts: PartsHere, request: Request, study_instance_uid: StudyUid) -> Response:
+@performs(Verb.REQUEUE)
+async def requeue(parts: PartsHere, deed: DeedHere, request: Request, study_instance_uid: StudyUid) -> Response:
     """Ended items of one stage of this study become due again, by the rules of REST; then the page again."""
     order = _order(_form(await request.body()).get("stage", [""])[0], study_instance_uid)
-    count = await run_in_threadpool(_requeue, parts, order)
+    count = await run_in_threadpool(_requeue, parts, deed, order)
     return RedirectResponse(f"/studies/{study_instance_uid}?requeued={count}", 303)
 
 
@@ -129,12 +140,13 @@ def _order(stage: str, study_instance_uid: str) -> RequeueOrder:
         raise RequestValidationError(error.errors()) from error
 
 
-def _requeue(parts: Parts, order: RequeueOrder) -> int:
+def _requeue(parts: Parts, deed: Deed, order: RequeueOrder) -> int:
     if parts.requeue is None:
         raise HTTPException(404, "This process cannot change the ledger.")
-    return operations.requeue(parts, order)["requeued"]
+    return operations.requeue(parts, deed, order)["requeued"]
 
 
+@performs(_NO_STUDY)
 def associations(parts: PartsHere, outcome: Annotated[str, Query(pattern=r"^[a-z_]{0,16}$")] = "", cursor: Cursor = None) -> Response:
     """Who sent what, what was refused, and what the sender should change."""
     found, next_cursor = parts.views.associations(outcome=outcome or None, limit=_STUDIES, cursor=cursor)

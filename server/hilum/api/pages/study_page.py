@@ -68,8 +68,8 @@ class StudyPage:
     timeline: Sequence[Event]
 
 
-def study_page(study: Item, releases: Mapping[str, Release], now: float, *, can_requeue: bool) -> StudyPage:
-    """The page from `LedgerViews.study`."""
+def study_page(study: Item, releases: Mapping[str, Release], now: float, *, can_requeue: bool, deeds: Sequence[Item] = ()) -> StudyPage:
+    """The page from `LedgerViews.study`, and from the newest rows of the audit about it."""
     boxes = [(item, result_box(study, item, releases.get(item["release"]), now)) for item in study["results"]]
     return StudyPage(
         uid=study["study_instance_uid"],
@@ -82,7 +82,7 @@ def study_page(study: Item, releases: Mapping[str, Release], now: float, *, can_
         current=[box for item, box in boxes if item["is_current"]],
         earlier=[box for item, box in boxes if not item["is_current"]],
         again=list(_again(study)) if can_requeue else [],
-        timeline=timeline(study, now),
+        timeline=timeline(study, now, deeds),
     )
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hilum.api.pages.words import Chip, Moment, chip, count, document_words, duration, meaning, moment
+from hilum.api.pages.words import Chip, Moment, chip, count, document_words, duration, meaning, moment, plain
 from hilum.domain import DeliveryState
 
 Item = Mapping[str, Any]
-_STAGES = ("receive", "analyse", "assemble", "report", "deliver")
+_STAGES = ("receive", "analyse", "assemble", "report", "deliver", "person")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class _Raw:
     words: str = ""
 
 
-def timeline(study: Item, now: float) -> Sequence[Event]:
-    """All boundaries that were passed, and what is still to come."""
-    found = sorted(_raw(study, now), key=lambda item: (item.at, _STAGES.index(item.stage)))
+def timeline(study: Item, now: float, deeds: Sequence[Item] = ()) -> Sequence[Event]:
+    """All boundaries that were passed and are still to come, and who read or changed it (`deeds`)."""
+    found = sorted([*_raw(study, now), *map(_deed, deeds)], key=lambda item: (item.at, _STAGES.index(item.stage)))
     return [_event(item, study["received_last"], now) for item in found]
 
 
@@ -56,6 +56,12 @@ def _raw(study: Item, now: float) -> Iterator[_Raw]:
         yield _Raw(study["quiet_until"], "assemble", "Quiet period ends")
     for result in study["results"]:
         yield from _result(result)
+
+
+def _deed(row: Item) -> _Raw:
+    words = f"{count(row['count'], 'time')}" if row["count"] > 1 else ""
+    state = None if row["outcome"] == "done" else chip(row["outcome"])
+    return _Raw(row["at"], "person", f"{plain(row['verb']).capitalize()} by {row['actor']} ({row['channel']})", state, words)
 
 
 def _reading(number: int, reading: Item) -> _Raw:
