@@ -60,6 +60,7 @@ class Verb(StrEnum):
     LIST_STUDIES = "list_studies"
     FIND_STUDY = "find_study"
     LIST_CONFLICTS = "list_conflicts"
+    LIST_NOTES = "list_notes"
     READ_STUDY = "read_study"
     READ_REPORT = "read_report"
     READ_IMAGE = "read_image"
@@ -159,6 +160,7 @@ MEANINGS: Final[Mapping[Verb, Meaning]] = {
     Verb.LIST_STUDIES: _look("Studies were listed.", QUERY, "E"),
     Verb.FIND_STUDY: Meaning("Studies were looked for by Patient ID or Accession Number.", QUERY, "E"),
     Verb.LIST_CONFLICTS: _look("Conflicts were listed.", QUERY, "E"),
+    Verb.LIST_NOTES: _look("Rejection notes without effect were listed.", QUERY, "E"),
     Verb.READ_STUDY: _look("A study was read: its images, findings and deliveries.", INSTANCES_ACCESSED),
     Verb.READ_REPORT: _look("A report or heat map was read.", INSTANCES_ACCESSED),
     Verb.READ_IMAGE: _look("A picture of an image was looked at.", INSTANCES_ACCESSED),

@@ -215,6 +215,7 @@ COMMANDS = [
     Said("destinations probe pacs", "probe", thing="destination"),
     Said("commitments forget CR1", "forget_commitments", thing="sender", count=0),
     Said("conflicts list", "list_conflicts"),
+    Said("images notes", "list_notes"),
     Said("conflicts keep 7", "keep_conflict", "refused", thing="conflict"),
     Said("conflicts replace 7", "replace_conflict", "refused", thing="conflict"),
     Said("conflicts discard 7", "discard_conflict", "refused", thing="conflict"),

@@ -86,6 +86,7 @@ def discard_conflict(conflict: ConflictId, config: Config = None) -> None:
 
 
 @images_app.command("notes")
+@performs(Verb.LIST_NOTES)
 def list_notes(config: Config = None) -> None:
     """List rejection notes without effect, one image a line: they came from senders that may not reject it (senders.<T>.may_reject).
 
@@ -94,7 +95,7 @@ def list_notes(config: Config = None) -> None:
     settings = migrated_settings(config)
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
-    with explained(), closing(LedgerViews(settings.ledger_url)) as views:
+    with explained(), acting(settings), closing(LedgerViews(settings.ledger_url)) as views:
         for item in views.rejections_without_effect():
             print(*(item[name] for name in ("sop_instance_uid", "study_instance_uid", "reason", "calling_ae_title")), sep="  ")
 
