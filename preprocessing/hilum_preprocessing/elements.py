@@ -18,6 +18,7 @@ from pydicom.tag import BaseTag, Tag
 
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.plain_values import plain_value
+from hilum_preprocessing.structure import TooComplex, require_bounded_value
 
 # What pydicom 3 was seen to raise for malformed elements: ValueError (numbers, UIDs, character sets), TypeError (wrong kind of value),
 # AttributeError (an item that is no data set), KeyError and NotImplementedError (unknown VR), struct.error and EOFError (lengths),
@@ -52,13 +53,22 @@ def element(dataset: Dataset, keyword: str) -> Any:  # noqa: ANN401 - the value'
     if held is None:
         return None
     try:
-        if isinstance(held, RawDataElement) and (plain := plain_value(held, keyword)) is not None:
-            return None if plain == "" else plain
+        if isinstance(held, RawDataElement):
+            _require_bounded(held)
+            if (plain := plain_value(held, keyword)) is not None:
+                return None if plain == "" else plain
         value = dataset[tag].value  # pydicom converts what is not plain, and keeps it
+    except TooComplex as error:
+        raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} has {error}") from None
     except MALFORMED as error:
         # "from None": pydicom's messages repeat the value, which may be a patient's.
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is unreadable ({type(error).__name__})") from None
     return None if value is None or (isinstance(value, _SIZED) and len(value) == 0) else value
+
+
+def _require_bounded(raw: RawDataElement) -> None:
+    order = "<" if raw.is_little_endian else ">"
+    require_bounded_value(raw.value or b"", raw.tag, raw.VR, is_implicit=raw.is_implicit_VR, order=order)
 
 
 @cache

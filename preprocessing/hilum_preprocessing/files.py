@@ -23,6 +23,7 @@ from hilum_preprocessing.elements import MALFORMED, required
 from hilum_preprocessing.encapsulation import end_of_items
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.plain_header import PIXELS, read_plain_header
+from hilum_preprocessing.structure import CountedBytes, TooComplex, counted, reads
 from hilum_preprocessing.uncached import Uncached, uncached
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 << 20
@@ -56,6 +57,8 @@ def read_file(
             return _read(file, maximum_bytes, is_read_once=is_read_once, wants=wants)
     except InvalidDicomError:
         raise NotAnalysable(Reason.CORRUPT_HEADER, "not a DICOM file: no DICM prefix") from None
+    except TooComplex as error:
+        raise NotAnalysable(Reason.CORRUPT_HEADER, str(error)) from None
     except MALFORMED as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the file system's own: the file is gone or may not be read, which says nothing about its content
@@ -67,12 +70,16 @@ class _ReadWhole(Exception):
 
 
 class _Pieces(io.BufferedReader):
-    """A file that is read piece by piece, or not at all: a deflated data set is for `_inflated`, which has a limit."""
+    """A file that is read piece by piece, and not too many of them: a deflated data set is for `_inflated`, which has a limit."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        super().__init__(raw)
+        self._reads = reads()
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or size < 0:
             raise _ReadWhole
-        return super().read(size)
+        return counted(self._reads, super().read(size))
 
 
 def _read(file: io.BufferedReader, maximum_bytes: int, *, is_read_once: bool, wants: Wants | None) -> Dataset:
@@ -94,7 +101,7 @@ def _read_past_cache(file: Uncached, wants: Wants | None) -> Dataset | None:
     if (beginning := file.first(_HEAD_BYTES)) is None:
         return None
     head = bytes(beginning)
-    if (plain := read_plain_header(io.BytesIO(head), head)) is None:
+    if (plain := read_plain_header(CountedBytes(head), head)) is None:
         return None
     dataset, position = plain
     is_to_ask = wants is not None and position + _LONGEST_PIXEL_HEAD < len(beginning)
@@ -118,7 +125,7 @@ def _read_by_pydicom(file: io.BufferedReader, whole: memoryview, maximum_bytes: 
 
 def _read_deflated(meta: FileMetaDataset, mapped: memoryview, maximum_bytes: int) -> Dataset:
     inflated = _inflated(mapped[_PREFIX_BYTES + _GROUP_LENGTH_BYTES + required(meta, "FileMetaInformationGroupLength") :], maximum_bytes)
-    stream = io.BytesIO(inflated)
+    stream = CountedBytes(inflated)
     dataset = read_dataset(stream, is_implicit_VR=False, is_little_endian=True, stop_when=_at_pixels)
     dataset.file_meta = meta
     return _with_pixels(dataset, stream.tell(), memoryview(inflated))

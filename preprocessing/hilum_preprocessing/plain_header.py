@@ -20,6 +20,7 @@ from pydicom.uid import ImplicitVRLittleEndian
 from pydicom.valuerep import EXPLICIT_VR_LENGTH_32, VR
 
 from hilum_preprocessing.elements import MALFORMED, interned
+from hilum_preprocessing.structure import MAXIMUM_ELEMENTS, TooComplex, require_bounded_value, too_many
 
 PIXELS: Final = frozenset({0x7FE00008, 0x7FE00009, 0x7FE00010})
 """Where a header ends: the elements that hold pixels."""
@@ -79,7 +80,9 @@ def _explicit(file: BinaryIO, content: mmap.mmap | bytes, position: int, *, is_m
     """The elements of explicit VR before the pixels, or of the file meta group, and where they end."""
     held: Elements = {}
     last = len(content) - _LONGEST_HEAD
-    while position <= last:
+    for _ in range(MAXIMUM_ELEMENTS):
+        if position > last:
+            return None
         group, number, name, length = _EXPLICIT.unpack_from(content, position)
         tag, vr, value = interned(group << 16 | number), _NAMES.get(name), position + 8
         if (group == _PIXELS_GROUP and tag in PIXELS) or (is_meta and group != 2):
@@ -93,14 +96,16 @@ def _explicit(file: BinaryIO, content: mmap.mmap | bytes, position: int, *, is_m
         elif (position := value + length) <= last:
             content_of = content[value:position] or _empty(vr)
             held[tag] = _new(RawDataElement, (tag, vr, length, content_of, value, False, True, True, False))
-    return None
+    raise TooComplex(too_many())
 
 
 def _implicit(content: mmap.mmap | bytes, position: int) -> tuple[Elements, int] | None:
     """The same of implicit VR; values of undefined length are pydicom's."""
     held: Elements = {}
     last = len(content) - _LONGEST_HEAD
-    while position <= last:
+    for _ in range(MAXIMUM_ELEMENTS):
+        if position > last:
+            return None
         group, number, length = _IMPLICIT.unpack_from(content, position)
         tag, value = interned(group << 16 | number), position + 8
         if group == _PIXELS_GROUP and tag in PIXELS:
@@ -110,7 +115,7 @@ def _implicit(content: mmap.mmap | bytes, position: int) -> tuple[Elements, int]
         if (position := value + length) <= last:
             content_of = content[value:position] or _empty(None)
             held[tag] = _new(RawDataElement, (tag, None, length, content_of, value, True, True, True, False))
-    return None
+    raise TooComplex(too_many())
 
 
 def _empty(vr: str | None) -> bytes | None:
@@ -129,6 +134,7 @@ def _encodings(held: Elements) -> str | list[str]:
     element = held.get(_CHARACTER_SET)
     if not isinstance(element, RawDataElement):
         return default_encoding
+    require_bounded_value(element.value or b"", element.tag, "CS", is_implicit=False)
     read = _encodings_of if len(element.value or b"") <= _PLAIN_BYTES else _encodings_of.__wrapped__
     encodings = read(element._replace(value_tell=0))
     return encodings if isinstance(encodings, str) else list(encodings)

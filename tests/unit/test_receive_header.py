@@ -172,11 +172,15 @@ def test_implicit_items_inside_an_explicit_data_set_are_walked() -> None:
 def test_no_depth_of_nesting_exhausts_the_stack() -> None:
     opening = b"\x08\0\x10\x11SQ\0\0\xff\xff\xff\xff\xfe\xff\0\xe0\xff\xff\xff\xff"
     closing = b"\xfe\xff\x0d\xe0\0\0\0\0\xfe\xff\xdd\xe0\0\0\0\0"
-    depth = 20_000
-    encoded = opening * depth + closing * depth + data_set("1.2.3")
-    assert read_header(encoded, ExplicitVRLittleEndian).sop_instance_uid == "1.2.3"
+    for depth in (MAXIMUM_DEPTH - 1, 300_000):
+        encoded = opening * depth + closing * depth + data_set("1.2.3")
+        if depth < MAXIMUM_DEPTH:
+            assert read_header(encoded, ExplicitVRLittleEndian).sop_instance_uid == "1.2.3"
+            continue
+        with pytest.raises(HeaderTooComplex, match="Sequences more than 64 deep"):
+            read_header(encoded, ExplicitVRLittleEndian)
     with pytest.raises(CannotUnderstand, match="ends inside a sequence"):
-        read_header(opening * depth, ExplicitVRLittleEndian)
+        read_header(opening * 5, ExplicitVRLittleEndian)
 
 
 def test_an_unknown_value_representation_is_refused_because_pydicom_reads_past_it() -> None:

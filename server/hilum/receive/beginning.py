@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hilum.receive.header import MAXIMUM_HEADER_BYTES, Header, read_header
-from hilum.receive.refusals import CannotUnderstand
+from hilum.receive.refusals import CannotUnderstand, HeaderTooComplex
 
 # At fixed sizes, so that what is understood does not depend on how a sender cuts its data set. The first holds nearly every header;
 # with the last one, whatever is wrong stays wrong.
@@ -53,6 +53,8 @@ class Beginning:
         larger = next(self._windows, None)
         try:
             found = self._read()
+        except HeaderTooComplex:
+            raise
         except CannotUnderstand:
             if larger is None:
                 raise

@@ -15,6 +15,7 @@ from hilum.domain import SopReference
 from hilum.receive.header import is_uid
 from hilum.receive.refusals import COMMENT_LENGTH, Answer
 from hilum.receive.terms import STORAGE_COMMITMENT
+from hilum_preprocessing.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 
 WELL_KNOWN_INSTANCE = "1.2.840.10008.1.20.1.1"  # PS3.4 J.3.5
 REQUEST_STORAGE_COMMITMENT = 1  # the one action type, PS3.4 Table J.3-1
@@ -66,8 +67,12 @@ def read_information(encoded: BytesIO | None, transfer_syntax_uid: str) -> tuple
         raise CommitmentRefused(RESOURCE_LIMITATION, f"More than {MAXIMUM_BYTES >> 20} MiB: ask in several requests")
     syntax = UID(transfer_syntax_uid)
     try:
+        order = "<" if syntax.is_little_endian else ">"
+        require_bounded(encoded.getvalue(), is_implicit=syntax.is_implicit_VR, order=order, most=MAXIMUM_LISTED)
         information = decode(encoded, syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated)
         transaction_uid, references = str(information.get("TransactionUID") or ""), tuple(_references(information))
+    except TooComplex:
+        raise CommitmentRefused(RESOURCE_LIMITATION, "Too many references, or deeper than they lie: ask in several requests") from None
     except _NOT_A_DATA_SET:
         raise CommitmentRefused(INVALID_ARGUMENT, "Action Information cannot be read") from None
     if not is_uid(transaction_uid):

@@ -1,6 +1,7 @@
 """Data elements of an encoded data set: where each one lies, without decoding a value (PS3.5 chapter 7).
 
-Iterative, so that no depth of nesting exhausts the stack; every way in which bytes can be wrong is `CannotUnderstand`.
+Iterative, so that no depth of nesting exhausts the stack; every way in which bytes can be wrong is `CannotUnderstand`. Each walk ends
+after as many elements and items as `hilum_preprocessing.structure` allows: `HeaderTooComplex`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import NamedTuple
 
 from pydicom.uid import ExplicitVRBigEndian, ImplicitVRLittleEndian
 
-from hilum.receive.refusals import CannotUnderstand
+from hilum.receive.refusals import CannotUnderstand, HeaderTooComplex
+from hilum_preprocessing.structure import MAXIMUM_DEPTH, MAXIMUM_ELEMENTS, TooComplex, require_bounded, too_deep, too_many
 
 _ITEM, _ITEM_END, _SEQUENCE_END = 0xFFFEE000, 0xFFFEE00D, 0xFFFEE0DD
 _UNDEFINED = 0xFFFFFFFF
@@ -74,13 +76,37 @@ def encoding_of(transfer_syntax_uid: str) -> Encoding:
     return _EXPLICIT_BIG if transfer_syntax_uid == ExplicitVRBigEndian else EXPLICIT_LITTLE
 
 
+class _Steps:
+    """Elements and items that a walk may still pass."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = MAXIMUM_ELEMENTS
+
+    def take(self, count: int = 1) -> None:
+        """Raises HeaderTooComplex."""
+        self.left -= count
+        if self.left < 0:
+            raise _refused(too_many())
+
+
+def require_countable(data: memoryview, encoding: Encoding) -> None:
+    """Whether others, who make an object of each element and item, can read a header. Raises HeaderTooComplex."""
+    try:
+        require_bounded(data, is_implicit=encoding.is_implicit, order=encoding.byte_order)
+    except TooComplex as error:
+        raise _refused(str(error)) from None
+
+
 def elements(data: memoryview, encoding: Encoding) -> Iterator[Element]:
     """The elements of the top level. A value is not looked at before the caller asks for the next element."""
-    position = 0
+    position, steps = 0, _Steps()
     while position < len(data):
+        steps.take()
         element = _element(data, position, encoding)
         yield element
-        position = _end_within(data, element, encoding)
+        position = _end_within(data, element, encoding, steps)
 
 
 def values_in(data: bytes | memoryview, wanted: Container[int], last: int) -> dict[int, bytes] | None:
@@ -90,9 +116,12 @@ def values_in(data: bytes | memoryview, wanted: Container[int], last: int) -> di
     """
     found: dict[int, bytes] = {}
     unpack, unpack_length = _LAYOUTS["<"][0].unpack_from, _LAYOUTS["<"][1].unpack_from
-    position, size = 0, len(data)
+    position, size, steps = 0, len(data), _Steps()
     try:
         while position < size:
+            steps.left -= 1
+            if steps.left < 0:
+                return None
             group, number, vr, length = unpack(data, position)
             value = position + 8
             if vr not in _SHORT_VRS:
@@ -104,7 +133,7 @@ def values_in(data: bytes | memoryview, wanted: Container[int], last: int) -> di
             if tag > last:
                 return found
             if length == _UNDEFINED:
-                position = _end_of(memoryview(data), Element(tag, vr, position, value, None), EXPLICIT_LITTLE)
+                position = _end_of(memoryview(data), Element(tag, vr, position, value, None), EXPLICIT_LITTLE, steps)
                 continue
             position = value + length
             if tag in wanted:
@@ -117,16 +146,17 @@ def values_in(data: bytes | memoryview, wanted: Container[int], last: int) -> di
 def find(data: memoryview, encoding: Encoding, wanted: Wanted) -> dict[int, Place]:
     """Where those of the wanted elements lie that the top level has, by tag. Nothing is looked at behind the header of the last one."""
     found: dict[int, Place] = {}
-    position = 0
+    position, steps = 0, _Steps()
     while position < len(data):
+        steps.take()
         if not encoding.is_implicit:
-            position = _pass(data, position, encoding.byte_order, wanted, found)
+            position = _pass(data, position, encoding.byte_order, wanted, found, steps)
         element = _element(data, position, encoding)
         if element.tag in wanted.tags:
             found[element.tag] = element.start, element.value, element.length
             if element.tag == wanted.last:
                 break
-        position = _end_within(data, element, encoding)
+        position = _end_within(data, element, encoding, steps)
     return found
 
 
@@ -137,22 +167,23 @@ def first_item(data: memoryview, sequence: Element, encoding: Encoding) -> Itera
         return
     length, position = _delimiter(data, sequence.value, inside)[1], sequence.value + 8
     end = len(data) if length == _UNDEFINED else position + length
-    inside = _encoding_of_item(data, position, inside) if position < end else inside
+    inside, steps = _encoding_of_item(data, position, inside) if position < end else inside, _Steps()
     while position < end and _delimiter(data, position, inside)[0] != _ITEM_END:
         element = _element(data, position, inside)
+        steps.take()
         yield element
-        position = _end_of(data, element, inside)
+        position = _end_of(data, element, inside, steps)
 
 
-def _pass(data: memoryview, position: int, order: str, wanted: Wanted, found: dict[int, Place]) -> int:
+def _pass(data: memoryview, position: int, order: str, wanted: Wanted, found: dict[int, Place], steps: _Steps) -> int:
     """Note what is wanted, up to an element that needs a closer look, of which the position.
 
     That is one without a length, of a strange VR, the last one that is wanted, or the last one whose header lies within the data.
     """
     unpack, unpack_length, numbers, last = _PASSED[order].unpack_from, _LAYOUTS[order][1].unpack_from, wanted.numbers[order], position
-    short, long = _VR_NUMBERS[order]
+    (short, long), number_of_steps = _VR_NUMBERS[order], 0
     try:
-        while True:
+        for number_of_steps in range(steps.left + 1):
             number, vr, length = unpack(data, position)
             value = position + 8
             if vr not in short:
@@ -167,6 +198,13 @@ def _pass(data: memoryview, position: int, order: str, wanted: Wanted, found: di
             last, position = position, value + length
     except struct.error:
         return last
+    finally:
+        steps.left -= number_of_steps
+    raise _refused(too_many())
+
+
+def _refused(words: str) -> HeaderTooComplex:
+    return HeaderTooComplex(f"{words[0].upper()}{words[1:]} before Pixel Data; send less")
 
 
 def name_of(tag: int) -> str:
@@ -197,17 +235,17 @@ def _strange(vr: bytes, tag: int) -> str:
     return "The data set is not encoded in its Transfer Syntax"
 
 
-def _end_within(data: memoryview, element: Element, encoding: Encoding) -> int:
-    position = _end_of(data, element, encoding)
+def _end_within(data: memoryview, element: Element, encoding: Encoding, steps: _Steps) -> int:
+    position = _end_of(data, element, encoding, steps)
     if position > len(data):
         raise CannotUnderstand(f"The data set ends inside {name_of(element.tag)}")
     return position
 
 
-def _end_of(data: memoryview, element: Element, encoding: Encoding) -> int:
+def _end_of(data: memoryview, element: Element, encoding: Encoding, steps: _Steps) -> int:
     if element.length is not None:
         return element.value + element.length
-    return _end_of_sequence(data, element.value, _inside(element, encoding))
+    return _end_of_sequence(data, element.value, _inside(element, encoding), steps)
 
 
 def _inside(element: Element, encoding: Encoding) -> Encoding:
@@ -215,12 +253,15 @@ def _inside(element: Element, encoding: Encoding) -> Encoding:
     return _IMPLICIT_LITTLE if element.vr == b"UN" else encoding
 
 
-def _end_of_sequence(data: memoryview, position: int, encoding: Encoding) -> int:
+def _end_of_sequence(data: memoryview, position: int, encoding: Encoding, steps: _Steps) -> int:
     """The position after a value of undefined length: items, each with elements, each perhaps undefined again (PS3.5 7.5)."""
     # One entry a level: inside a sequence (False), or inside an item of undefined length (True).
     levels = [(False, encoding)]
     while levels:
         is_item, inside = levels[-1]
+        steps.take()
+        if len(levels) > 2 * MAXIMUM_DEPTH:
+            raise _refused(too_deep())
         tag, length = _delimiter(data, position, inside)
         if tag == (_ITEM_END if is_item else _SEQUENCE_END):
             levels.pop()

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from hilum.receive.elements import Encoding, Wanted, encoding_of, find, name_of
-from hilum.receive.refusals import CannotUnderstand
+from hilum.receive.elements import Encoding, Wanted, encoding_of, find, name_of, require_countable
+from hilum.receive.refusals import CannotUnderstand, HeaderTooComplex
 
 MAXIMUM_HEADER_BYTES = 16 << 20
 _PIXEL_DATA = 0x7FE00010
@@ -56,6 +56,8 @@ def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str) -> Heade
     encoded = _inflate_beginning(data_set) if is_deflated else memoryview(data_set)
     try:
         return _read(encoded[:MAXIMUM_HEADER_BYTES], encoding_of(transfer_syntax_uid))
+    except HeaderTooComplex:
+        raise
     except CannotUnderstand:
         if len(encoded) > MAXIMUM_HEADER_BYTES:
             raise CannotUnderstand("More than 16 MiB before Pixel Data; remove private data") from None
@@ -87,6 +89,7 @@ def _inflate_beginning(data_set: bytes | memoryview) -> memoryview:
 def _read(data: memoryview, encoding: Encoding) -> Header:
     found = find(data, encoding, _READ)
     end, pixels_start, pixels_length = found.pop(_PIXEL_DATA, (len(data), None, None))
+    require_countable(data[:end], encoding)
     pixels_end = None if pixels_start is None or pixels_length is None else pixels_start + pixels_length
     values = {tag: bytes(data[value : value + min(length or 0, 128)]).rstrip(b"\0 ") for tag, (_, value, length) in found.items()}
     sop_class, sop_instance, study, series = (_uid(tag, values.get(tag, b"")) for tag in _NAMES)

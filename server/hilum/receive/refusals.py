@@ -38,6 +38,10 @@ class CannotUnderstand(Refusal):
     """The data set cannot be read, or does not say what it is."""
 
 
+class HeaderTooComplex(CannotUnderstand):
+    """More elements, items or levels than are read; more bytes of the data set cannot help."""
+
+
 class SopClassNotNegotiated(Refusal):
     """The command names another SOP Class than its Presentation Context."""
 

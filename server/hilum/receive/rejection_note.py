@@ -15,7 +15,8 @@ from hilum.domain import Rejection, RemovalReason
 from hilum.receive.elements import encoding_of
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import is_uid
-from hilum.receive.refusals import CannotUnderstand, NotForUs
+from hilum.receive.refusals import CannotUnderstand, HeaderTooComplex, NotForUs
+from hilum_preprocessing.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 
 # CID 7010 Key Object Selection Document Title (PS3.16), those that IHE RAD TF-2 4.66 gives a meaning to.
 TITLES: Final[Mapping[str, RemovalReason]] = {
@@ -48,8 +49,11 @@ def read_note(meta: FileMeta, data_set: bytes | bytearray, *, holds_for_all: boo
     """
     encoding = encoding_of(meta.transfer_syntax_uid)
     try:
+        require_bounded(data_set, is_implicit=encoding.is_implicit, order=encoding.byte_order, most=MAXIMUM_LISTED)
         note = read_dataset(BytesIO(data_set), encoding.is_implicit, encoding.byte_order == "<")
         return _rejections(note, meta, holds_for_all=holds_for_all)
+    except TooComplex:
+        raise HeaderTooComplex("The rejection note names too many instances") from None
     except _UNREADABLE:
         raise CannotUnderstand("The Key Object Selection document cannot be read") from None
 

@@ -15,6 +15,7 @@ from pydicom.sequence import Sequence
 from pydicom.tag import BaseTag
 
 from hilum.report.cleaning import cleaned
+from hilum_preprocessing.structure import require_bounded_value
 
 # What pydicom raises where a broken byte leads it.
 UNREADABLE: Final = (
@@ -51,11 +52,19 @@ def cleaned_elements(dataset: Dataset, chosen: Iterable[BaseTag]) -> Dataset:
 
 def _cleaned(dataset: Dataset, tag: BaseTag) -> DataElement | None:
     try:
+        _require_bounded(dataset.get_item(tag))
         vr, value = plain(dataset.get_item(tag)) or decoded(dataset[tag])
         value = _items(value, keyword_for_tag(tag)) if vr == "SQ" else cleaned(tag, vr, value, dataset.original_character_set)
         return None if value is None else DataElement(tag, vr, value, already_converted=_is_as_pydicom_has_it(vr, value))
     except UNREADABLE:
         return None  # one unreadable element must not cost the report
+
+
+def _require_bounded(element: DataElement | RawDataElement | None) -> None:
+    """Before pydicom converts it. Raises TooComplex, which is a ValueError."""
+    if isinstance(element, RawDataElement):
+        order = "<" if element.is_little_endian else ">"
+        require_bounded_value(element.value or b"", element.tag, element.VR, is_implicit=element.is_implicit_VR, order=order)
 
 
 def _is_as_pydicom_has_it(vr: str, value: object) -> bool:

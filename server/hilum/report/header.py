@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterable
-from io import BytesIO
 from typing import Any, Final, Protocol
 
 from pydicom.datadict import dictionary_VR
@@ -25,6 +24,7 @@ from hilum.report.elements import UNREADABLE, cleaned_elements
 from hilum.report.inherited import OF_FIRST, OF_OTHERS
 from hilum.report.quiet import quietly
 from hilum.report.skimming import skimmed
+from hilum_preprocessing.structure import CountedBytes
 
 # Type 2 in the Patient and General Study modules (PS3.3 C.7.1.1, C.7.2.1): present in every report, if need be empty.
 TYPE_2: Final = {
@@ -88,7 +88,7 @@ def _read(instance: Instance, wanted: frozenset[int]) -> Dataset:
 
 def _parse(encoded: bytes, is_implicit: bool, is_little: bool) -> Dataset:
     try:
-        return read_dataset(BytesIO(encoded), is_implicit, is_little)
+        return read_dataset(CountedBytes(encoded), is_implicit, is_little)
     except UNREADABLE as error:
         raise NotAnalysed(Reason.CORRUPT_HEADER, f"the stored header cannot be read: {type(error).__name__}") from None
 

@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 
 from pydicom.valuerep import EXPLICIT_VR_LENGTH_16, EXPLICIT_VR_LENGTH_32
 
+from hilum_preprocessing.structure import MAXIMUM_ELEMENTS
+
 _HEAD: Final = struct.Struct("<HH2sH")
 _LONG: Final = struct.Struct("<L")
 _SHORT_VRS: Final = frozenset(vr.encode() for vr in EXPLICIT_VR_LENGTH_16)
@@ -36,13 +38,15 @@ def places(header: bytes, wanted: Container[int]) -> dict[int, Place] | None:
     """Where these elements are, by tag; of one that stands there twice the last counts, as for pydicom.
 
     None: the header cannot be walked by its lengths alone. It has not the encoding that was promised, an undefined length, or one that
-    reaches beyond the end.
+    reaches beyond the end; or it has more elements than a header may have.
     """
     found: dict[int, Place] = {}
     unpack, size = _HEAD.unpack_from, len(header)
     start = 0
     try:
-        while start < size:
+        for _ in range(MAXIMUM_ELEMENTS):
+            if start >= size:
+                return found
             group, number, vr, length = unpack(header, start)
             value = start + 8
             if vr not in _SHORT_VRS:
@@ -58,4 +62,4 @@ def places(header: bytes, wanted: Container[int]) -> dict[int, Place] | None:
             start = end
     except struct.error:
         return None
-    return found
+    return None
