@@ -23,7 +23,8 @@ from pydicom.uid import (
 )
 
 from hilum.receive.header import MAXIMUM_HEADER_BYTES, is_uid, read_header
-from hilum.receive.refusals import COMMENT_LENGTH, CannotUnderstand
+from hilum.receive.refusals import COMMENT_LENGTH, CannotUnderstand, HeaderTooComplex
+from hilum_preprocessing.structure import MAXIMUM_DEPTH
 from load_tests.phantom import make_instance
 from tests.support.storing import data_set, element, uid_element
 
