@@ -46,7 +46,9 @@ def _items(count: int = _MANY) -> bytes:
 
 def _nested(depth: int) -> bytes:
     """Sequences of defined length, each within the item of another."""
-    heads = (explicit(VIEW_CODES, b"SQ", b"", 20 * left + 8) + struct.pack("<HHL", 0xFFFE, 0xE000, 20 * left) for left in range(depth, -1, -1))
+    heads = (
+        explicit(VIEW_CODES, b"SQ", b"", 20 * left + 8) + struct.pack("<HHL", 0xFFFE, 0xE000, 20 * left) for left in range(depth, -1, -1)
+    )
     return b"".join(heads)
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from hilum_preprocessing.encapsulation import Codestream
 from hilum_preprocessing.errors import NotAnalysable, Reason
@@ -21,6 +22,9 @@ _COD_MARKER: Final = 0x52
 _SOT_MARKER: Final = 0x90
 _MOST_SEGMENTS: Final = 4096  # of a main header
 _EOC: Final = b"\xff\xd9"
+_PSOT: Final = 6  # where a tile-part says how long it is
+# They say of a packet that it holds something, and of that, what cannot be: a decoder that takes them for one refuses the codestream.
+_BEHIND: Final = b"\xff\x7f" * 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,28 +75,66 @@ def compare(found: J2kHeader, header: PixelHeader) -> None:
         raise NotAnalysable(Reason.CODESTREAM_MISMATCH, detail + f"header {header.rows} x {header.columns}, {header.bits_stored} bits")
 
 
-def check_tile_parts(codestream: Codestream, found: J2kHeader) -> None:
+class TilePart(NamedTuple):
+    """Of which tile, and where it lies. `is_open`: its length is 0, so that it reaches to the end marker."""
+
+    tile: int
+    start: int
+    stop: int
+    is_open: bool
+
+
+def tile_parts(codestream: Codestream, found: J2kHeader) -> list[TilePart]:
     """Raises NotAnalysable (truncated_pixel_data) unless tile-parts follow each other by their lengths (A.4.2) up to the end marker.
 
-    A length of 0 reaches to the end marker, wherever that is.
+    And unless each tile has one, and as many as it says (TNsot): a decoder makes one grey of a tile that is missing, and reports success.
     """
     end = len(bytes(codestream[-64:]).rstrip(b"\x00\xff")) + max(0, len(codestream) - 64) - len(_EOC)
     position = _first_tile_part(codestream)
+    parts: list[TilePart] = []
+    promised: dict[int, int] = {}
     while position < end:
-        length = _tile_part_length(codestream, position, found.tiles)
-        position = position + length if length else end
+        tile, length, count = _tile_part(codestream, position, found.tiles)
+        parts.append(TilePart(tile, position, position + length if length else end, is_open=not length))
+        promised[tile] = max(count, promised.get(tile, 1))
+        position = parts[-1].stop
     if position != end or bytes(codestream[end : end + 2]) != _EOC:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker")
+    there = Counter(part.tile for part in parts)
+    if len(there) < found.tiles:
+        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"{len(there)} of {found.tiles} tiles")
+    if any(there[tile] < count for tile, count in promised.items()):
+        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "a tile that lacks tile-parts")
+    return parts
 
 
-def _tile_part_length(codestream: Codestream, position: int, tiles: int) -> int:
-    """Raises NotAnalysable for what is no tile-part of this picture: OpenJPH 0.26 crashes on it."""
+def extended(codestream: Codestream, parts: Sequence[TilePart]) -> bytes:
+    """The same with bytes behind each tile's last packet: a decoder passes them by, unless it still waits for a packet.
+
+    A codestream that was cut between two packets is otherwise taken for a whole one, the details that they hold being none.
+    """
+    data = memoryview(codestream)
+    last = {part.tile: part for part in parts}
+    pieces: list[Codestream] = [data[: parts[0].start]]
+    for part in parts:
+        pieces += _with_bytes_behind(data[part.start : part.stop], part) if last[part.tile] is part else [data[part.start : part.stop]]
+    return b"".join((*pieces, _EOC))
+
+
+def _with_bytes_behind(part: memoryview, place: TilePart) -> list[Codestream]:
+    if place.is_open:
+        return [part, _BEHIND]
+    return [part[:_PSOT], (len(part) + len(_BEHIND)).to_bytes(4, "big"), part[_PSOT + 4 :], _BEHIND]
+
+
+def _tile_part(codestream: Codestream, position: int, tiles: int) -> tuple[int, int, int]:
+    """Tile, length, and how many tile-parts the tile has. Raises NotAnalysable for none of this picture: OpenJPH 0.26 crashes on it."""
     if position + 2 + _SOT.size > len(codestream) or codestream[position + 1] != _SOT_MARKER:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker")
-    segment, tile, length, _, _ = _SOT.unpack_from(codestream, position + 2)
+    segment, tile, length, _, count = _SOT.unpack_from(codestream, position + 2)
     if segment != _SOT.size or tile >= tiles or 0 < length < 2 + _SOT.size:
         raise NotAnalysable(Reason.UNDECODABLE, "a tile-part header that contradicts itself")
-    return int(length)
+    return tile, length, count
 
 
 def _header(size: bytes, components: bytes, cod: bytes) -> J2kHeader:

@@ -1,6 +1,7 @@
 """JPEG 2000 and High-Throughput JPEG 2000, at full or at a reduced resolution. Torch-free; the decoders hold no lock.
 
-OpenJPEG and OpenJPH refuse a codestream that is cut. Neither can see a damaged bit within a code-block: the codestream has no checksum.
+OpenJPEG and OpenJPH refuse a codestream that is cut within a packet. Of one that is cut between two, OpenJPEG is asked with bytes behind
+it (`extended`). Neither can see a damaged bit within a code-block: the codestream has no checksum.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hilum_preprocessing.bits import Decoded, Samples, from_samples, without_high_bit
-from hilum_preprocessing.codecs.codestream import J2kHeader, check_tile_parts, compare, raw, read_header
+from hilum_preprocessing.codecs.codestream import J2kHeader, compare, extended, raw, read_header, tile_parts
 from hilum_preprocessing.codecs.unraised import dropped_exceptions
 from hilum_preprocessing.encapsulation import Codestream
 from hilum_preprocessing.errors import NotAnalysable, Reason
@@ -46,6 +47,7 @@ def reduce_j2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDAr
     codestream = raw(codestream)
     found = _checked(codestream, header, reduce, levels_of_j2k(codestream, header))
     array = _openjpeg_reduced(codestream, found, reduce)
+    _require_packets(found, extended(codestream, tile_parts(codestream, found)))
     # Pillow shifts samples up to the 8 or 16 bits of its mode.
     return _clamped(array >> (8 * array.itemsize - found.precision), header)
 
@@ -53,7 +55,8 @@ def reduce_j2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDAr
 def reduce_htj2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDArray[Any]:
     """The same for High-Throughput JPEG 2000, by OpenJPH, which lets an undershoot wrap around to 65,2xx."""
     codestream = raw(codestream)
-    _checked(codestream, header, reduce, levels_of_htj2k(codestream, header))
+    found = _checked(codestream, header, reduce, levels_of_htj2k(codestream, header))
+    _require_packets(found, codestream, extended(codestream, tile_parts(codestream, found)))
     return _clamped(_unwrapped(_openjph(codestream, skipres=(reduce, reduce)), header), header)
 
 
@@ -74,19 +77,30 @@ def levels_of_htj2k(codestream: Codestream, header: PixelHeader) -> int:
 def _whole(codestream: Codestream, header: PixelHeader, decoder: Callable[[Codestream], NDArray[Any]]) -> Decoded:
     found = read_header(codestream)
     compare(found, header)
-    check_tile_parts(codestream, found)
+    parts = tile_parts(codestream, found)
     samples = Samples(found.precision, found.is_signed, is_lossy=not found.is_reversible)
     decoded = from_samples(decoder(codestream), samples, without_high_bit(header))
+    _require_packets(found, *([codestream] if decoder is _openjph else []), extended(codestream, parts))
     return replace(decoded, is_rgb=found.has_mct)
 
 
 def _checked(codestream: Codestream, header: PixelHeader, reduce: int, levels: int) -> J2kHeader:
     found = read_header(codestream)
     compare(found, header)
-    check_tile_parts(codestream, found)
+    tile_parts(codestream, found)
     if reduce > levels:
         raise ValueError(f"reduce {reduce}: the codestream has {levels} levels that can be left out")
     return found
+
+
+def _require_packets(found: J2kHeader, *codestreams: Codestream) -> None:
+    """Raises NotAnalysable (truncated_pixel_data) where OpenJPEG misses a packet. It reads all of them, and decodes the smallest picture."""
+    is_for_pillow = found.is_even and found.components in (1, 3) and found.precision <= _WORD_BITS
+    for codestream in codestreams:
+        try:
+            _openjpeg_reduced(codestream, found, found.levels) if is_for_pillow else _openjpeg(codestream)
+        except NotAnalysable:
+            raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "packets of the JPEG 2000 codestream are missing") from None
 
 
 def _unwrapped(words: NDArray[np.uint16], header: PixelHeader) -> NDArray[np.int32]:
