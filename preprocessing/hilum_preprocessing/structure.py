@@ -10,8 +10,7 @@ from __future__ import annotations
 import io
 from dataclasses import dataclass
 from functools import lru_cache
-from struct import Struct
-from struct import error as StructError
+from struct import Struct, error
 from typing import Final
 
 from pydicom.datadict import dictionary_VR
@@ -149,7 +148,7 @@ class _Walk:
             self._budget.spend(1, len(self._levels) // 2)
             try:
                 (self._pass_item if level.has_items else self._pass_element)(level)
-            except StructError:
+            except error:
                 self._give_up(level)
 
     def _give_up(self, level: _Level) -> None:

@@ -28,6 +28,8 @@ from pydicom.uid import (
 from hilum_preprocessing import Flag, NotAnalysable, Reason, decode
 from hilum_preprocessing.codecs import CODECS
 from hilum_preprocessing.codecs.unraised import dropped_exceptions
+from hilum_preprocessing.frames import reduce_frame
+from hilum_preprocessing.header import PixelHeader
 from tests.support.encoders import ENCODERS, by_dcmtk, enclosed, encoded, read_by_dcmtk
 from tests.support.radiograph import scene
 
@@ -208,6 +210,82 @@ def test_a_picture_in_several_scans():
     middle = len(whole) // 2
     assert reason_of(enclosed(whole[:middle], array, JPEGBaseline8Bit, 8)) is Reason.TRUNCATED_PIXEL_DATA
     assert reason_of(enclosed(whole + whole, array, JPEGBaseline8Bit, 8)) is Reason.UNDECODABLE
+
+
+def test_scans_that_are_missing_are_missed():
+    """libjpeg takes coefficients that never came for zeros, and reports success: a blurred picture."""
+    array = picture(8)
+    whole = by_pillow(array, progressive=True)
+    scans = [at for at in range(len(whole)) if whole[at : at + 2] == b"\xff\xda"]
+    assert len(scans) > 3
+    for start in scans[1:]:
+        assert reason_of(enclosed(whole[:start] + b"\xff\xd9", array, JPEGBaseline8Bit, 8)) is Reason.TRUNCATED_PIXEL_DATA
+
+
+def in_tiles(array: NDArray[Any], uid: str) -> bytes:
+    """Of 32 x 32 pixels, four in a row, in two rows."""
+    if uid == HTJ2KLossless:
+        return bytes(imagecodecs.htj2k_encode(array, reversible=True, tile=(32, 32)))
+    content = io.BytesIO()
+    Image.fromarray(array).save(content, "JPEG2000", irreversible=False, no_jp2=True, tile_size=(32, 32))
+    return content.getvalue()
+
+
+def tile_parts_of(codestream: bytes) -> tuple[bytes, list[bytes], bytes]:
+    """Main header, tile-parts, end marker."""
+    position = codestream.index(b"\xff\x90")
+    header, parts = codestream[:position], []
+    while codestream[position : position + 2] == b"\xff\x90":
+        length = int.from_bytes(codestream[position + 6 : position + 10], "big")
+        parts.append(codestream[position : position + length])
+        position += length
+    return header, parts, codestream[position:]
+
+
+def of_length(part: bytes, length: int) -> bytes:
+    """A tile-part that was cut, and says so."""
+    return part[:6] + length.to_bytes(4, "big") + part[10:length]
+
+
+WAVELETS = [JPEG2000Lossless, HTJ2KLossless]
+
+
+@pytest.mark.parametrize("kept", [1, 4, 7])
+@pytest.mark.parametrize("uid", WAVELETS)
+def test_a_picture_that_lacks_tiles_is_truncated(uid, kept):
+    """Both decoders fill a tile that is missing with one grey, and report success."""
+    array = picture(16, rows=64, columns=128)
+    header, parts, end = tile_parts_of(in_tiles(array, uid))
+    assert len(parts) == 8
+    whole = header + b"".join(parts) + end
+    assert np.array_equal(
+        decode(enclosed(whole, array, uid, 16)).array,
+        (imagecodecs.htj2k_decode if uid == HTJ2KLossless else imagecodecs.jpeg2k_decode)(whole),
+    )
+    for left in (parts[:kept], parts[-kept:]):
+        assert reason_of(enclosed(header + b"".join(left) + end, array, uid, 16)) is Reason.TRUNCATED_PIXEL_DATA
+
+
+@pytest.mark.parametrize("uid", WAVELETS)
+def test_a_tile_that_says_that_it_has_more_parts_is_truncated(uid):
+    array = picture(16, rows=64, columns=128)
+    header, parts, end = tile_parts_of(in_tiles(array, uid))
+    parts[2] = parts[2][:11] + b"\x02" + parts[2][12:]  # TNsot
+    assert reason_of(enclosed(header + b"".join(parts) + end, array, uid, 16)) is Reason.TRUNCATED_PIXEL_DATA
+
+
+@pytest.mark.parametrize("reduce", [0, 1])
+@pytest.mark.parametrize("uid", WAVELETS)
+def test_a_tile_part_that_was_cut_and_says_so_is_missed_wherever_it_ends(uid, reduce):
+    """Between two packets, too: a decoder takes that for a picture without details, or without anything."""
+    array = picture(16, rows=96, columns=96) >> 4  # 12 bits, so that it may be read at half its size
+    header, (part,), end = tile_parts_of(ENCODERS[uid].encode(array, 16))
+    start = part.index(b"\xff\x93") + 2
+    for length in (*range(start, start + 1000, 1 if uid == HTJ2KLossless else 3), *range(len(part) - 12, len(part))):
+        cut = enclosed(header + of_length(part, length) + end, array, uid, 12)
+        with pytest.raises(NotAnalysable) as refused:
+            reduce_frame(cut, PixelHeader.of(cut), reduce) if reduce else decode(cut)
+        assert refused.value.reason in (Reason.TRUNCATED_PIXEL_DATA, Reason.UNDECODABLE), length
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -189,8 +189,7 @@ def test_large_values_are_no_elements(tmp_path: Path) -> None:
 def test_bytes_that_a_reader_takes_for_elements_are_counted_whatever_they_are() -> None:
     counted = CountedBytes(bytes(1 << 20))
     with pytest.raises(TooComplex):
-        for _ in range(1 << 17):
-            counted.read(8)
+        [counted.read(8) for _ in range(1 << 17)]
 
 
 def test_what_is_too_short_to_hold_so_many_is_not_walked() -> None:

@@ -23,6 +23,7 @@ from hilum_preprocessing.codecs.markers import (
     PROGRESSIVE,
     JpegHeader,
     check_entropy_coded_data,
+    check_scans,
     compare,
     read_header,
 )
@@ -69,6 +70,8 @@ def _dct(codestream: Codestream, header: PixelHeader, precisions: range) -> Deco
 def _decoded(codestream: Codestream, found: JpegHeader, header: PixelHeader) -> NDArray[Any]:
     """(rows, columns) or (rows, columns, 3) as the decoder gives them, checked to end where the picture ends."""
     check_entropy_coded_data(codestream, found)
+    if found.marker == PROGRESSIVE or found.scan_components < found.components:
+        check_scans(codestream, found)
     rows = tail.additional_rows(found)
     if not rows:
         return _decode(codestream, found, header)

@@ -94,7 +94,7 @@ def _checked(codestream: Codestream, header: PixelHeader, reduce: int, levels: i
 
 
 def _require_packets(found: J2kHeader, *codestreams: Codestream) -> None:
-    """Raises NotAnalysable (truncated_pixel_data) where OpenJPEG misses a packet. It reads all of them, and decodes the smallest picture."""
+    """Raises NotAnalysable (truncated_pixel_data) where OpenJPEG, which then decodes little, misses a packet."""
     is_for_pillow = found.is_even and found.components in (1, 3) and found.precision <= _WORD_BITS
     for codestream in codestreams:
         try:

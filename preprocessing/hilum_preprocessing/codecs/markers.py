@@ -32,6 +32,9 @@ _ADOBE: Final = 0xEE
 # Table B.1: C0 to CF are frame headers, except DHT (C4), JPG (C8) and DAC (CC). F7 is JPEG-LS (ISO/IEC 14495-1 C.1).
 _FRAMES: Final = (frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}) | {JPEG_LS}
 _FRAME: Final = -1
+_COEFFICIENTS: Final = 64
+_ALL_BITS: Final = 16  # none of a coefficient's has come
+_LEAST_SCAN_BYTES: Final = 10  # the marker, and a header of one component
 _MOST_SEGMENTS: Final = 256  # real headers hold a dozen; each may state tables of 64 KiB
 
 
@@ -152,6 +155,46 @@ def check_entropy_coded_data(codestream: Codestream, found: JpegHeader) -> None:
         raise NotAnalysable(Reason.UNDECODABLE, "restart markers are missing or out of order")
     if is_one_scan and found.components == 1 and len(restarts) != _expected_restarts(found):
         raise NotAnalysable(Reason.UNDECODABLE, f"{len(restarts)} restart markers, {_expected_restarts(found)} expected")
+
+
+def check_scans(codestream: Codestream, found: JpegHeader) -> None:
+    """Raises NotAnalysable (truncated_pixel_data) unless the scans hold each coefficient of each component to its last bit (G.1.1.1).
+
+    libjpeg takes what is missing for zeros: a progressive picture of which half the scans are left is blurred, and nobody is told.
+    """
+    left: dict[int, list[int]] = {}
+    for number, scan in enumerate(_scans(codestream, found)):
+        if number == _MOST_SEGMENTS:
+            raise NotAnalysable(Reason.UNDECODABLE, f"more than {_MOST_SEGMENTS} scans")
+        count, first, last, bits = scan[2], scan[-3], scan[-2], scan[-1] & 0x0F
+        is_progressive = found.marker == PROGRESSIVE
+        for component in scan[3 : 3 + 2 * count : 2]:
+            of_component = left.setdefault(component, [_ALL_BITS] * _COEFFICIENTS)
+            chosen = slice(first, last + 1) if is_progressive else slice(None)
+            of_component[chosen] = [bits if is_progressive else 0] * len(of_component[chosen])
+    if len(left) != found.components or any(map(any, left.values())):
+        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "scans of the JPEG codestream are missing")
+
+
+def _scans(codestream: Codestream, found: JpegHeader) -> Iterator[bytes]:
+    """The headers of all scans (B.2.3), from their length on."""
+    first = found.scan.start
+    yield bytes(codestream[first - 6 - 2 * found.scan_components : first])
+    data = np.frombuffer(codestream, np.uint8)
+    passed = first
+    for at in (
+        np.flatnonzero((data[first : found.scan.stop - 1] == 0xFF) & _begins_segment(data[first + 1 : found.scan.stop])) + first
+    ).tolist():
+        if at < passed:
+            continue
+        passed = at + 2 + int.from_bytes(codestream[at + 2 : at + 4], "big")
+        if codestream[at + 1] == _START_OF_SCAN and passed - at >= _LEAST_SCAN_BYTES:
+            yield bytes(codestream[at + 2 : passed])
+
+
+def _begins_segment(second: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """Neither a stuffed zero nor a fill byte nor a restart marker."""
+    return np.asarray((second != 0x00) & (second != 0xFF) & ((second < 0xD0) | (second > 0xD7)))
 
 
 def _markers_within(codestream: Codestream, scan: slice) -> NDArray[np.uint8]:

@@ -181,9 +181,9 @@ def _pass(data: memoryview, position: int, order: str, wanted: Wanted, found: di
     That is one without a length, of a strange VR, the last one that is wanted, or the last one whose header lies within the data.
     """
     unpack, unpack_length, numbers, last = _PASSED[order].unpack_from, _LAYOUTS[order][1].unpack_from, wanted.numbers[order], position
-    (short, long), number_of_steps = _VR_NUMBERS[order], 0
+    (short, long), passed = _VR_NUMBERS[order], 0
     try:
-        for number_of_steps in range(steps.left + 1):
+        for passed in range(steps.left + 1):  # noqa: B007 - read in `finally`
             number, vr, length = unpack(data, position)
             value = position + 8
             if vr not in short:
@@ -199,7 +199,7 @@ def _pass(data: memoryview, position: int, order: str, wanted: Wanted, found: di
     except struct.error:
         return last
     finally:
-        steps.left -= number_of_steps
+        steps.left -= passed
     raise _refused(too_many())
 
 
