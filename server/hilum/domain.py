@@ -438,6 +438,8 @@ class Lease:
     attempts: int
     lapses: int
     waited_seconds: float = 0.0
+    has_lapsed: bool = False
+    """It was taken from a worker that died, perhaps of it: so it comes alone."""
 
 
 @dataclass(frozen=True, slots=True)

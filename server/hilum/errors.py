@@ -49,7 +49,14 @@ class Refused(Exception):
 
 
 class WorkerDied(Exception):
-    """The process that held the item ended or hung; it counts as a lapse of the lease."""
+    """The process that held the item ended or hung; it counts as a lapse of the lease.
+
+    `is_named`: it was at this item and at no other, which need not be tried apart from all others.
+    """
+
+    def __init__(self, detail: str = "", *, is_named: bool = False) -> None:
+        super().__init__(detail)
+        self.is_named = is_named
 
 
 class LeaseLost(Exception):

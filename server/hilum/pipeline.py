@@ -188,7 +188,7 @@ class StageLoop:
         telemetry.STAGE_WAIT_SECONDS.labels(self._stage.name).observe(max(0.0, job.lease.waited_seconds))
         task = asyncio.create_task(self._complete(job))
         self._held.add(task)
-        self._holds_lapsed = self._holds_lapsed or job.lease.lapses > 0
+        self._holds_lapsed = self._holds_lapsed or job.lease.has_lapsed
         task.add_done_callback(self._finished)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
@@ -233,10 +233,9 @@ class StageLoop:
             work.ends("retry", error.detail)
             await self._retry(job, error)
             return
-        except WorkerDied:
+        except WorkerDied as error:
             work.ends("worker_died", is_error=True)
-            await self._in_ledger_thread(self._insist, lambda: self._ledger.lapse(self._stage.name, job.lease))
-            self._wants_room = True  # it can be claimed, alone
+            await self._lapse(job, error)
             return
         except Exception as error:  # the one place where a bug in a room must not stop the street
             log.error("stage_failed", stage=self._stage.name, row=job.lease.row_id, exc_info=error)
@@ -246,6 +245,20 @@ class StageLoop:
         telemetry.STAGE_SECONDS.labels(self._stage.name).observe(time.perf_counter() - started)
         work.ends(decided.state.value, decided.values.get("reason"), is_error=decided.state is self._stage.failed)
         await self._advance(job, decided)
+
+    async def _lapse(self, job: Job, error: WorkerDied) -> None:
+        """An item that is known to kill its workers is due behind the others; one that may have killed them comes again alone."""
+        if not error.is_named:
+            await self._in_ledger_thread(self._insist, lambda: self._ledger.lapse(self._stage.name, job.lease))
+            self._wants_room = True  # it can be claimed, alone
+            return
+        if (lapses := job.lease.lapses + 1) >= self._settings.maximum_lapses:
+            values = {"reason": Reason.WORKER_CRASHED.value, "detail": f"{lapses} leases lapsed", "lapses": lapses}
+            await self._advance(job, Advance(self._stage.failed, values))
+            return
+        name, pause = self._stage.name, back_off(lapses, self._settings)
+        await self._in_ledger_thread(self._insist, lambda: self._ledger.set_aside(name, job.lease, "its worker died", pause))
+        self._wake.set()
 
     async def _retry(self, job: Job, error: Retry) -> None:
         lease, settings = job.lease, self._settings

@@ -59,6 +59,7 @@ class Analyser:
         for release in releases.values():
             self.add(release)
         self._due: dict[int, tuple[Specs, asyncio.Future[Answer]]] = {}
+        self._suspects: set[int] = set()  # images of these that have broken a decode process before
 
     @property
     def releases(self) -> frozenset[str]:
@@ -97,7 +98,7 @@ class Analyser:
         if release is None:
             raise await self._explain(job)
         started = time.time()
-        ready = await self._prepare(job.instance, release)
+        ready = await self._prepare(job.instance, release, is_suspect=job.lease.lapses > 0)
         if (place := tracing.here()) is not None:
             _write_spans(place, ready, time.time())
         if release.id not in self._batchers:  # it was removed meanwhile
@@ -105,8 +106,10 @@ class Analyser:
         inferred = await self._batchers[release.id].infer(ready.tensor, job.lane)
         return Advance(ReadingState.ANALYSED, _values(release, ready, inferred, started))
 
-    async def _prepare(self, instance: Instance, release: Release) -> Ready:
+    async def _prepare(self, instance: Instance, release: Release, *, is_suspect: bool) -> Ready:
         """This release's tensor. Jobs of one image that start in the same turn of the loop share one decoding, which starts in the next."""
+        if is_suspect:
+            self._suspects.add(instance.id)
         if instance.id not in self._due:
             loop = asyncio.get_running_loop()
             self._due[instance.id] = {}, loop.create_future()
@@ -125,6 +128,8 @@ class Analyser:
 
     def _ask(self, instance: Instance) -> None:
         specs, asking = self._due.pop(instance.id)
+        is_suspect = instance.id in self._suspects
+        self._suspects.discard(instance.id)
         try:
             request = self._request(self._find(instance), specs)
         except FileNotFoundError:
@@ -135,7 +140,7 @@ class Analyser:
         except Exception as error:  # noqa: BLE001 - nobody waits for a callback: it belongs to the readings of this image
             settle(asking, error)
         else:
-            self._pool.begin(request, asking)
+            self._pool.begin(request, asking, is_suspect=is_suspect)
 
     def _request(self, path: Path, specs: Specs) -> Request:
         return Request(

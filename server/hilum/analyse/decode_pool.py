@@ -1,6 +1,7 @@
 """Decode processes. While many images wait, one is asked for a few at once; a crash or a hang still names the image that caused it.
 
-A process says in an image's slot that it begins with it; what it was asked for besides is asked again.
+A process says in an image's slot that it begins with it; what it was asked for besides is asked again. An image that has broken a
+process is tried again in one of its own, one such image at a time: those that work are for the others.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from hilum.analyse.futures import settle
 from hilum.analyse.slots import Area, Array, Lease, SlotMemory
 from hilum.analyse.unread import not_read
 from hilum.analyse.worker import Answer, Checked, Decoded, Prepare, Questions, Request, Said, Slotted, SpecCheck, Unread, load, with_arrays
-from hilum.errors import WorkerDied
+from hilum.errors import Retry, WorkerDied
 
+_BUSY_SECONDS: Final = 5.0  # until an image that has broken a process is tried again, while another one is
 _TOGETHER: Final = 4  # requests in one message, at most: more save little
 log = telemetry.logger("analyse")
 
@@ -44,6 +46,7 @@ class DecodePool:
         load_codecs: Callable[[], Prepare] = load,
         *,
         slot_bytes: int = 1 << 24,
+        maximum_pixels: int = 0,
         prepare: Callable[[Request, Decoded], Answer] | None = None,
     ) -> None:
         self._seconds, self._prepare = seconds_per_image, prepare
@@ -51,13 +54,17 @@ class DecodePool:
         # Where a device prepares, a slot holds an image until it has, in memory that is not paged out: no more of them than one in
         # addition to those that work at once, so that the next image is decoded while it works.
         self._together = _TOGETHER if prepare is None else 1
-        self._slots = SlotMemory(Area(self._count * self._together + (prepare is not None), slot_bytes))
+        # One more is for an image that is tried apart.
+        self._slots = SlotMemory(Area(self._count * self._together + (prepare is not None) + 1, slot_bytes))
         self._free: asyncio.Queue[Lease] = asyncio.Queue()
-        self._threads = ThreadPoolExecutor(self._count, thread_name_prefix="decode")
+        self._threads = ThreadPoolExecutor(self._count + 1, thread_name_prefix="decode")
         self._device = ThreadPoolExecutor(1, thread_name_prefix="device")
         self._waiting: asyncio.Queue[tuple[Request | SpecCheck, asyncio.Future[Any]]] = asyncio.Queue()
         self._questions = Questions()
-        self._workers = [DecodeProcess(self._slots, self._threads, load_codecs) for _ in range(self._count)]
+        made = [DecodeProcess(self._slots, self._threads, load_codecs, maximum_pixels) for _ in range(self._count + 1)]
+        self._apart, *self._workers = made
+        self._suspects: asyncio.Queue[tuple[Request, asyncio.Future[Any]]] = asyncio.Queue()
+        self._is_trying = False
         self._serving: list[asyncio.Task[None]] = []
 
     @property
@@ -71,18 +78,28 @@ class DecodePool:
         for index in range(self._slots.area.count):
             self._free.put_nowait(Lease(index, 1))
         self._serving = [asyncio.create_task(self._serve(worker)) for worker in self._workers]
+        self._serving.append(asyncio.create_task(self._serve_apart()))
         for serving in self._serving:
             serving.add_done_callback(_end_with)
 
-    async def ask(self, request: Request) -> Answer:
-        """A tensor, or a reason, for each release of the request. Raises WorkerDied; a new process takes the dead one's place."""
+    async def ask(self, request: Request, *, is_suspect: bool = False) -> Answer:
+        """A tensor, or a reason, for each release of the request. Raises WorkerDied; a new process takes the dead one's place.
+
+        `is_suspect`: it has broken a process before. Raises Retry while another such image is tried.
+        """
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self.begin(request, answer)
+        self.begin(request, answer, is_suspect=is_suspect)
         return await answer
 
-    def begin(self, request: Request, answer: asyncio.Future[Answer]) -> None:
+    def begin(self, request: Request, answer: asyncio.Future[Answer], *, is_suspect: bool = False) -> None:
         """`ask` without a task: the answer, or what it raises, goes there. In the loop's thread."""
-        self._waiting.put_nowait((request, answer))
+        if not is_suspect:
+            self._waiting.put_nowait((request, answer))
+        elif self._is_trying:
+            settle(answer, Retry("another image that broke a decode process is tried", _BUSY_SECONDS, is_outage=True))
+        else:
+            self._is_trying = True
+            self._suspects.put_nowait((request, answer))
 
     async def check(self, check: SpecCheck, on_device: Callable[[SpecCheck], Checked] | None = None) -> Checked:
         """Where tensors are prepared: in one of the decode processes, or, where `on_device` does it, in the device's thread."""
@@ -97,6 +114,17 @@ class DecodePool:
         again: list[_Asked] = []
         while True:
             again = await self._ask_all(worker, again or await self._next(), is_again=bool(again))
+
+    async def _serve_apart(self) -> None:
+        """One image that has broken a process before at a time, each in a process that ends with it."""
+        while True:
+            request, answer = await self._suspects.get()
+            left = [_Asked(request, answer, await self._free.get())]
+            is_again = False
+            while left:
+                left, is_again = await self._ask_all(self._apart, left, is_again=is_again), True
+            await self._apart.end()
+            self._is_trying = False
 
     async def _next(self) -> list[_Asked]:
         """What waits longest. One of several processes takes half of its share of what waits, so that all are busy to the end."""
@@ -115,11 +143,11 @@ class DecodePool:
                     self._take(left.pop(0), said)
         except WorkerDied as error:
             begun = [item for item in left if self._slots.has_begun(item.lease)][-1:] or (left[:1] if is_again else [])
-            self._end(begun, error)
+            self._end(begun, WorkerDied(str(error), is_named=True))
             log.warning(
                 "decode_process_died",
                 how=str(error),
-                advice="the image is tried alone, three times at most, and then ends as worker_crashed"
+                advice="the image is tried apart, three times at most, and then ends as worker_crashed"
                 if begun
                 else "it was at no image; those that it had are asked for again",
             )
@@ -168,7 +196,7 @@ class DecodePool:
         """End all processes."""
         for serving in self._serving:
             serving.cancel()
-        for worker in self._workers:
+        for worker in (self._apart, *self._workers):
             worker.kill()
         for threads in (self._threads, self._device):
             threads.shutdown(wait=False)

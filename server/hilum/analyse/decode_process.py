@@ -26,8 +26,9 @@ log = telemetry.logger("analyse")
 class DecodeProcess:
     """One spawned process and the pipe to it, for one event loop. It starts and ends in a thread of `threads`."""
 
-    def __init__(self, slots: SlotMemory, threads: Executor, load_codecs: Callable[[], Prepare] = load) -> None:
-        self._slots, self._threads, self._load_codecs = slots, threads, load_codecs
+    def __init__(self, slots: SlotMemory, threads: Executor, load_codecs: Callable[[], Prepare] = load, maximum_pixels: int = 0) -> None:
+        """`maximum_pixels`: it may take what a picture of that size does; 0: as much as there is."""
+        self._slots, self._threads, self._load_codecs, self._maximum_pixels = slots, threads, load_codecs, maximum_pixels
         self._process: BaseProcess | None = None
         self._pipe: Pipe | None = None
 
@@ -44,7 +45,7 @@ class DecodeProcess:
         raise Retry("no decode process could be started; see the log", is_outage=True)
 
     def _spawned(self, ours: Connection, theirs: Connection) -> Connection:
-        process = _SPAWN.Process(target=serve, args=(theirs, self._load_codecs), name="hilum-decode", daemon=True)
+        process = _SPAWN.Process(target=serve, args=(theirs, self._load_codecs, self._maximum_pixels), name="hilum-decode", daemon=True)
         with theirs:
             process.start()
         self._process = process
@@ -58,7 +59,7 @@ class DecodeProcess:
     async def ask(self, asked: Asked) -> None:
         """Start it again before, if it is gone: it may have died idle, which is no fault of these images. Raises Retry if it cannot."""
         if self._pipe is None or self._pipe.is_lost:
-            await self._end()
+            await self.end()
             await self.start()
         assert self._pipe is not None
         with contextlib.suppress(EOFError):  # `hear` says it
@@ -77,7 +78,7 @@ class DecodeProcess:
             if not isinstance(said, Broken):
                 return said
             why = f"had an error of its own\n{said.where}"
-        await self._end()
+        await self.end()
         raise WorkerDied(why)
 
     def _how_it_ended(self) -> str:
@@ -86,7 +87,8 @@ class DecodeProcess:
         self._process.join(_END_SECONDS)
         return f"ended with status {self._process.exitcode}"
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
+        """End it at once; the next `ask` starts it again."""
         self._close()
         await asyncio.get_running_loop().run_in_executor(self._threads, self._ended)
 

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from hilum import telemetry
 from hilum.analyse.page_cache import drop_pages
 from hilum.analyse.slots import Area, Array, Lease, Placed, SlotMemory
+from hilum.process_limits import forbid_core_files, limit_memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +186,9 @@ def load() -> Prepare:
     return answer_request
 
 
-def serve(connection: Connection, load_codecs: Callable[[], Prepare]) -> None:
-    """Answer requests until the analyser closes its end, or dies."""
+def serve(connection: Connection, load_codecs: Callable[[], Prepare], maximum_pixels: int) -> None:
+    """Answer requests until the analyser closes its end, or dies. `maximum_pixels`: see `limit_memory`."""
+    forbid_core_files()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor
     telemetry.silence_libraries()
     slots = _shared_slots(connection)
@@ -194,6 +196,7 @@ def serve(connection: Connection, load_codecs: Callable[[], Prepare]) -> None:
     prepare = load_codecs()
     gc.freeze()  # half a million objects of the imports, which each full collection would walk through for nothing
     gc.enable()
+    limit_memory(maximum_pixels)
     connection.send(os.getpid())
     while True:
         try:

@@ -94,7 +94,7 @@ def take(connection: Connection, claim: Claim, rows: Sequence[Row]) -> list[tupl
 
 def _lease(row: Row, now: float) -> Lease:
     has_lapsed = row.state == WorkState.LEASED
-    return Lease(row.id, secrets.token_hex(16), row.attempts + 1, row.lapses + has_lapsed, waited_seconds=now - row.due_at)
+    return Lease(row.id, secrets.token_hex(16), row.attempts + 1, row.lapses + has_lapsed, now - row.due_at, has_lapsed)
 
 
 def _columns(lease: Lease) -> dict[str, object]:
@@ -117,8 +117,8 @@ def fail_hopeless(connection: Connection, queue: Queue, now: float, maximum_laps
     return list(connection.execute(update(table).where(hopeless).values(values).returning(table.c.id)).scalars())
 
 
-def give_back(connection: Connection, queue: Queue, lease: Lease, detail: str, due_at: float, *, counts: bool) -> bool:
-    """Due again at `due_at`; False: the lease is lost. With `counts` False the try is taken back."""
+def give_back(connection: Connection, queue: Queue, lease: Lease, detail: str, due_at: float, *, counts: bool, lapses: int = 0) -> bool:
+    """Due again at `due_at`; False: the lease is lost. With `counts` False the try is taken back. `lapses`: as many more."""
     table = queue.table
     values = {
         "state": WorkState.DUE,
@@ -127,6 +127,7 @@ def give_back(connection: Connection, queue: Queue, lease: Lease, detail: str, d
         "lease_token": None,
         "leased_until": None,
         "attempts": table.c.attempts if counts else table.c.attempts - 1,
+        "lapses": table.c.lapses + lapses,
     }
     held = and_(table.c.id == lease.row_id, table.c.lease_token == lease.token)
     return connection.execute(update(table).where(held).values(values)).rowcount == 1

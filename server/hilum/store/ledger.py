@@ -354,6 +354,12 @@ class Ledger:
         with self._writes.begin() as connection:
             return claiming.give_back(connection, QUEUES[stage], lease, detail, self._clock() + after_seconds, counts=counts)
 
+    def set_aside(self, stage: str, lease: Lease, detail: str, after_seconds: float) -> bool:
+        """A lapse of an item that is known to have killed its worker: due again in `after_seconds`, beside others. False: as `lapse`."""
+        with self._writes.begin() as connection:
+            due_at = self._clock() + after_seconds
+            return claiming.give_back(connection, QUEUES[stage], lease, detail, due_at, counts=True, lapses=1)
+
     def lapse(self, stage: str, lease: Lease) -> bool:
         """The lease ends now as if its worker had died, and is counted as such. False: it was lost already."""
         table, now = QUEUES[stage].table, self._clock()

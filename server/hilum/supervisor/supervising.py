@@ -24,6 +24,7 @@ from hilum.domain import Actor, Channel, Release
 from hilum.errors import ConfigurationError
 from hilum.models.build import is_built
 from hilum.models.canary import read_canary
+from hilum.process_limits import forbid_core_files
 from hilum.receive.census import Census
 from hilum.receive.scan import recover
 from hilum.receive.tls import ServerTls
@@ -102,6 +103,7 @@ class Supervisor:
     def run(self) -> int:
         """Serve until SIGTERM, Ctrl-C or the end of the terminal; exit status. Raises ConfigurationError before anything was started."""
         self._require_ledger()
+        forbid_core_files()
         self._children = [Child(role, index) for role, count in self._plan() for index in range(count)]
         if self._runs("analyser"):
             self._triton = self._embedded_triton()
@@ -233,7 +235,7 @@ class Supervisor:
         command = [sys.executable, "-m", "hilum.wiring", child.name]
         inherited = [number for number in (fd, tls_fd, census_fd) if number >= 0]
         child.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            command, stdin=subprocess.PIPE, pass_fds=inherited, env={**_ENVIRONMENT, **os.environ}
+            command, stdin=subprocess.PIPE, pass_fds=inherited, env=_environment()
         )
         child.started_at, child.restart_at = time.monotonic(), 0.0
         assert child.process.stdin is not None
@@ -377,6 +379,12 @@ def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None
                 log.info("leases_ended", name=name, count=freed)
     except AWAY as error:
         log.warning("silent_processes_not_looked_for", error=words_of(error), advice="their leases lapse by themselves")
+
+
+def _environment() -> dict[str, str]:
+    """For a child: without settings, which it gets by its standard input, and which hold secrets that its own children need not know."""
+    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("HILUM_")}
+    return {**_ENVIRONMENT, **kept}
 
 
 def _own_name() -> str:

@@ -103,7 +103,15 @@ def _for_each_endpoint(settings: Analyse, endpoints: int) -> Analyse:
 
 
 def _decode_pool(settings: Analyse) -> DecodePool:
-    pool = DecodePool(settings.decode_processes, settings.decode_seconds, slot_bytes=settings.slot_bytes, prepare=_device(settings))
+    # A CUDA driver reserves address space when it is first used, and that is after a process has started.
+    uses_driver = settings.placement == "worker" and settings.device != "cpu"
+    pool = DecodePool(
+        settings.decode_processes,
+        settings.decode_seconds,
+        slot_bytes=settings.slot_bytes,
+        maximum_pixels=0 if uses_driver else settings.maximum_pixels,
+        prepare=_device(settings),
+    )
     if settings.placement == "device" and settings.device.startswith("cuda"):
         from hilum.analyse.page_locking import lock_pages  # noqa: PLC0415 - loads torch
 

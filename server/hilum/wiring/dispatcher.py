@@ -72,7 +72,7 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
     loops: list[StageLoop] = []
     with (
         Heartbeat(ledger, "dispatcher", lambda: readiness_of(loops)),
-        ReportPool(settings.pipeline.report_processes) as reports,
+        ReportPool(settings.pipeline.report_processes, settings.analyse.maximum_pixels) as reports,
         contextlib.ExitStack() as lanes,
     ):
         reporting = ReportHandler(settings, releases, ledger, reports)

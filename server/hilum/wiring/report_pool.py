@@ -15,6 +15,7 @@ from typing import ParamSpec, Self, TypeVar
 
 from hilum import telemetry
 from hilum.errors import WorkerDied
+from hilum.process_limits import forbid_core_files, limit_memory
 from hilum.wiring.charge import die_with_parent
 
 P = ParamSpec("P")
@@ -25,8 +26,9 @@ log = telemetry.logger("wiring")
 class ReportPool:
     """A pool of spawned processes. One that dies breaks the whole pool, as Python's pools do; then there is a new one at once."""
 
-    def __init__(self, processes: int) -> None:
-        self._processes = processes
+    def __init__(self, processes: int, maximum_pixels: int = 0) -> None:
+        """`maximum_pixels`: they may take what a picture of that size does; 0: as much as there is."""
+        self._processes, self._maximum_pixels = processes, maximum_pixels
 
     def __enter__(self) -> Self:
         """Start the processes: their imports take a second that no study should wait for."""
@@ -61,19 +63,21 @@ class ReportPool:
             self._executor = self._started()
 
     def _started(self) -> ProcessPoolExecutor:
-        executor = ProcessPoolExecutor(self._processes, get_context("spawn"), _start)
+        executor = ProcessPoolExecutor(self._processes, get_context("spawn"), _start, (self._maximum_pixels,))
         for _ in range(self._processes):
             executor.submit(os.getpid)
         return executor
 
 
-def _start() -> None:
+def _start(maximum_pixels: int) -> None:
     """Initialise a process: it ends with its dispatcher, and Ctrl-C is the supervisor's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     telemetry.silence_libraries()
     die_with_parent(os.getppid())
+    forbid_core_files()
     gc.disable()
     import hilum.report  # noqa: F401, PLC0415 - loads highdicom now instead of with the first report
 
     gc.freeze()  # as in every other process: what the imports have left is not looked through again
     gc.enable()
+    limit_memory(maximum_pixels)

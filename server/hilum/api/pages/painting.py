@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import sys
 from dataclasses import dataclass
@@ -16,12 +15,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Final
 
+from hilum.process_limits import forbid_core_files, limit_memory
+
 READY, PNG, NO_PICTURE = b"R", b"P", b"N"
 GONE: Final = "instance_missing"
 _TOO_LARGE = "too_large"
 _IDLE_SECONDS = 120
-_LEAST_MEMORY_BYTES = 4 << 30
-_BYTES_PER_PIXEL = 24  # file, codestream, stored values, levels and their mean, with room for what codecs keep
 _NICE = 10  # nobody's study waits for a picture
 
 
@@ -44,7 +43,7 @@ def serve(connection: Connection) -> None:
             return
         # The default action of SIGALRM ends the process, also within C code, and also when nobody waits any more.
         signal.alarm(order.seconds)
-        _limit_memory(order.maximum_pixels)
+        limit_memory(order.maximum_pixels)
         connection.send_bytes(answer(order))
         signal.alarm(0)
 
@@ -70,13 +69,8 @@ def _no_picture(reason: str, detail: str = "") -> bytes:
     return NO_PICTURE + json.dumps({"reason": reason, "detail": detail}).encode()
 
 
-def _limit_memory(maximum_pixels: int) -> None:
-    limit = max(_LEAST_MEMORY_BYTES, maximum_pixels * _BYTES_PER_PIXEL)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
-
-
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor
     os.nice(_NICE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core file would hold pixels
+    forbid_core_files()
     serve(Connection(int(sys.argv[1])))
