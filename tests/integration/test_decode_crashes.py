@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,21 @@ from pydicom import Dataset
 
 from load_tests.serving import Hilum
 from tests.support.decoding import crash_while_held, decode_processes, held_up, reading_of
-from tests.support.installation import START_SECONDS, hilum_with, processes, save_all, send_to, small_study, wait_for
+from tests.support.installation import START_SECONDS, hilum_with, processes, save_all, send_to, small_study, wait_for, workers_of
 from tests.support.models import make_tiny
+from tests.support.processes import descendants_of
 
 pytestmark = pytest.mark.slow
+SETTING = "hilum_log__level"  # its name may stand in any case
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("decode")
+    os.environ[SETTING] = "info"
     analyse = {"decode_processes": 1, "decode_seconds": 5.0, "canary_seconds": 2.0}
     with hilum_with(folder, make_tiny(folder / "tiny"), {}, quiet_seconds=0.2, analyse=analyse) as running:
+        del os.environ[SETTING]
         running.wait_until_ready(START_SECONDS)
         yield running
 
@@ -33,6 +38,24 @@ def study_of(server: Hilum, uid: str) -> dict[str, Any]:
 
 def outcomes(server: Hilum, uid: str) -> list[str]:
     return [result["outcome"] for result in study_of(server, uid)["results"] if result["is_current"]]
+
+
+def limit_of(pid: int, name: str) -> str:
+    """The soft limit, as the kernel says it."""
+    (line,) = [line for line in Path(f"/proc/{pid}/limits").read_text().splitlines() if line.startswith(name)]
+    return line.removeprefix(name).split()[0]
+
+
+def test_processes_have_limits_and_know_no_settings(server: Hilum) -> None:
+    assert server._process is not None
+    supervisor = server._process.pid
+    ours = [supervisor, *descendants_of(supervisor)]
+    assert {limit_of(pid, "Max core file size") for pid in ours} == {"0"}
+    workers = [*workers_of(server, "analyser"), *workers_of(server, "dispatcher")]
+    assert len(workers) >= 2
+    assert all(4 << 30 < int(limit_of(pid, "Max address space")) < 32 << 30 for pid in workers)
+    assert f"{SETTING}=info".encode() in Path(f"/proc/{supervisor}/environ").read_bytes(), "else this would say nothing"
+    assert not [pid for pid in ours[1:] if SETTING.encode() in Path(f"/proc/{pid}/environ").read_bytes()]
 
 
 def test_three_crashes_end_the_image_and_no_neighbour(server: Hilum, tmp_path: Path) -> None:

@@ -11,7 +11,10 @@ from hilum.analyse.worker import Answer, Decoded, NotReady, Prepare, Request
 
 
 def load_breaking() -> Prepare:
-    """Ends by SIGSEGV, hangs, sleeps a little, has a bug, cannot read or only decodes, as the file is called; else says its process id."""
+    """Ends by SIGSEGV, hangs, sleeps a little, has a bug, wants memory, cannot read or only decodes, as the file is called.
+
+    Else it says its process id.
+    """
     return _answer
 
 
@@ -26,6 +29,8 @@ def _answer(request: Request) -> Answer | Decoded:
             os.kill(os.getpid(), signal.SIGSEGV)
         case "hang":
             time.sleep(600)
+        case "memory":
+            bytearray(64 << 30)  # as a codestream might want; the address space alone, which nobody refuses who knows no limit
         case "slow":
             time.sleep(0.5)
         case "bug":

@@ -28,11 +28,11 @@ def request(name: str) -> Request:
     return Request(Path(f"{name}.dcm"), {"tiny@1": {}}, 1, "cpu")
 
 
-def with_pool(scenario: Callable[[DecodePool], Awaitable[T]], processes: int = 1, seconds: float = 20.0) -> T:
+def with_pool(scenario: Callable[[DecodePool], Awaitable[T]], processes: int = 1, seconds: float = 20.0, maximum_pixels: int = 0) -> T:
     """A real pool of real processes."""
 
     async def run() -> T:
-        pool = DecodePool(processes, seconds, load_breaking)
+        pool = DecodePool(processes, seconds, load_breaking, maximum_pixels=maximum_pixels)
         await pool.start()
         try:
             return await scenario(pool)
@@ -59,6 +59,44 @@ def test_a_broken_decode_costs_one_process_and_the_next_image_is_served(name: st
         assert second != first
         with pytest.raises(ProcessLookupError):
             os.kill(first, 0)
+
+    with_pool(scenario, seconds=4.0)
+
+
+def test_an_image_that_takes_more_memory_than_any_picture_costs_one_process_and_itself() -> None:
+    async def scenario(pool: DecodePool) -> list[object]:
+        before = await pid_of(pool)
+        ended = await all_at_once(pool, ["good", "memory", "good", "good"])
+        assert await pid_of(pool) != before
+        return ended
+
+    first, died, *others = with_pool(scenario, maximum_pixels=1_000_000)
+    assert isinstance(died, WorkerDied)
+    assert "MemoryError" in str(died)
+    assert died.is_named
+    assert {type(item) for item in (first, *others)} == {int}
+
+
+def test_a_second_try_takes_no_process_from_the_others() -> None:
+    """And no more than one is under way: of many images that hang, the others wait their turn."""
+
+    async def scenario(pool: DecodePool) -> None:
+        usual = await pid_of(pool)
+        tried = asyncio.create_task(pool.ask(request("hang"), is_suspect=True))
+        await asyncio.sleep(0)
+        with pytest.raises(Retry) as later:
+            await pool.ask(request("hang"), is_suspect=True)
+        assert later.value.is_outage, "it is no try of this image"
+        assert {await pid_of(pool) for _ in range(20)} == {usual}
+        assert not tried.done()
+        with pytest.raises(WorkerDied, match="took longer than 4 s") as died:
+            await tried
+        assert died.value.is_named
+        (answer,) = (await pool.ask(request("good"), is_suspect=True)).values()
+        assert isinstance(answer, NotReady)
+        assert int(answer.detail) != usual
+        await asyncio.sleep(0.1)
+        assert has_ended(int(answer.detail)), "who tries one alone needs no process afterwards"
 
     with_pool(scenario, seconds=4.0)
 

@@ -172,6 +172,35 @@ def test_an_outage_never_exhausts_the_attempts(ledger: Ledger) -> None:
     run_until(ledger, handle, lambda: states(ledger) == [("analysed", None)])
 
 
+def test_what_is_known_to_kill_workers_holds_up_nobody(ledger: Ledger) -> None:
+    """Its second and third try stand behind what came later, and beside it."""
+    tries: list[str] = []
+    beside = asyncio.Event()
+
+    async def handle(job: Job) -> Advance:
+        assert isinstance(job, ReadingJob)
+        tries.append(job.instance.sop_instance_uid)
+        if job.instance.sop_instance_uid != "1.2.0":
+            beside.set()
+            return await analysed(job)
+        if job.lease.lapses:
+            beside.clear()
+            fill_another()
+            await beside.wait()
+        raise WorkerDied("it was this one", is_named=True)
+
+    def fill_another() -> None:
+        template = Instance("", "1.2", "1.2.3", "1.2.3.1", "1.2.840.10008.1.2.1", "a", 1, "d", "p", 0.0, "A", "B")
+        uid = f"1.2.9{len(tries)}"
+        ledger.record([Arrival(dataclasses.replace(template, sop_instance_uid=uid, path=uid), Lane.LIVE, ("r@1",), 0, 0)])
+
+    fill(ledger, 3)
+    run_until(ledger, handle, lambda: all(state not in ("due", "leased") for state, _ in states(ledger)))
+    assert states(ledger)[0] == ("failed", "worker_crashed")
+    assert {state for state, _ in states(ledger)[1:]} == {"analysed"}
+    assert tries.count("1.2.0") == 3
+
+
 @pytest.mark.parametrize("error", [None, Retry("later", after_seconds=0.0), WorkerDied("crash")], ids=["advance", "retry", "lapse"])
 def test_what_is_decided_while_the_ledger_is_away_is_written_when_it_is_back(ledger: Ledger, error: Exception | None) -> None:
     calls = 0

@@ -123,8 +123,8 @@ class DecodePool:
             is_again = False
             while left:
                 left, is_again = await self._ask_all(self._apart, left, is_again=is_again), True
-            await self._apart.end()
             self._is_trying = False
+            await self._apart.end()
 
     async def _next(self) -> list[_Asked]:
         """What waits longest. One of several processes takes half of its share of what waits, so that all are busy to the end."""
