@@ -8,8 +8,10 @@ So each reader counts, here or as it reads: what is beyond these numbers is read
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from struct import Struct, error
 from typing import Final
 
@@ -35,6 +37,7 @@ _NUMBERS: Final = {"AT": 4, "FD": 8, "FL": 4, "SL": 4, "SS": 2, "SV": 8, "UL": 4
 _LONG_VALUE_BYTES: Final = 1 << 16  # what a VR with 16 bits of length holds (PS3.5 7.1.2)
 _EXPLICIT: Final = {order: Struct(f"{order}HH2sH") for order in "<>"}
 _IMPLICIT: Final = {order: Struct(f"{order}HHL") for order in "<>"}
+_TAG: Final = {order: Struct(f"{order}HH") for order in "<>"}
 _LENGTH: Final = {order: Struct(f"{order}L") for order in "<>"}
 _DELIMITERS: Final = {
     order: frozenset(Struct(f"{order}HH").pack(tag >> 16, tag & 0xFFFF) for tag in (_ITEM, _ITEM_END, _SEQUENCE_END)) for order in "<>"
@@ -119,6 +122,15 @@ def require_bounded_value(value: bytes, tag: int, vr: str | None, *, is_implicit
         Budget().spend(_values(name, value))
 
 
+def top_level(data: bytes | memoryview, *, is_implicit: bool, order: str = "<") -> Iterator[tuple[int, int, int]]:
+    """Tag, beginning and end of each element of the top level. Raises TooComplex."""
+    view = memoryview(data)
+    ends = [*_Walk(view, order, Budget()).starts(_Level(len(view), is_implicit=is_implicit, has_items=False)), len(view)]
+    for start, end in pairwise(ends):
+        group, number = _TAG[order].unpack_from(view[start : start + 4].tobytes().ljust(4, b"\0"))
+        yield group << 16 | number, start, end
+
+
 @dataclass(slots=True)
 class _Level:
     """A data set or an item; or a sequence, which `has_items`. Of fragments the items are opaque."""
@@ -139,12 +151,19 @@ class _Walk:
 
     def go(self, outermost: _Level) -> None:
         """To the end. Raises TooComplex."""
+        for _ in self.starts(outermost):
+            pass
+
+    def starts(self, outermost: _Level) -> Iterator[int]:
+        """Where each element of the outermost level begins. Raises TooComplex."""
         self._levels.append(outermost)
         while self._levels:
             level = self._levels[-1]
             if self._position >= level.end:
                 self._levels.pop()
                 continue
+            if level is outermost:
+                yield self._position
             self._budget.spend(1, len(self._levels) // 2)
             try:
                 (self._pass_item if level.has_items else self._pass_element)(level)

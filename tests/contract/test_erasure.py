@@ -39,8 +39,10 @@ from hilum.store.archive import Archive, place_of
 from hilum.store.commitments import Holder, reported
 from hilum.store.conflicts import resolve
 from hilum.store.erasure import Erasure
+from hilum.store.retention import Retention, Rule
 from hilum.store.views import LedgerViews, StudyFilter
 from hilum.wiring.erasing import _erase, erase
+from tests.support.storing import element
 from tests.support.street import RELEASE, Street
 
 NAME, PATIENT, OTHER = "Zwingli^Ottilie", "PID-4711-OZ", "PID-9"
@@ -128,6 +130,45 @@ def test_no_byte_of_the_patient_stays_and_others_are_left_alone(
     assert len(street.rows(schema.instance)) == 33
     assert erase(settings, Patient(OTHER), is_dry_run=True).studies == 30
     views.close()
+
+
+def test_a_patient_is_found_when_the_pixels_have_left_and_most_of_the_header_with_them(
+    settings: Settings, street: Street, ledger_url: str
+) -> None:
+    archive = Archive(settings.archive_dir)
+    receive(street, archive, "1.2.3", 1, header=header_of(PATIENT, issuer="CITY"))
+    receive(street, archive, "1.2.4", 1, OTHER)
+    walk_on(street)
+    with closing(Retention(ledger_url, archive, street.clock)) as retention:
+        street.clock.now += 10
+        assert retention.release(Rule(frozenset(Lane), street.clock.now, "age"))
+        retention.remove_files()
+    headers = [row.header for row in street.rows(schema.instance)]
+    assert [read_patient(header, ExplicitVRLittleEndian) for header in headers] == [Patient(PATIENT, "CITY"), Patient(OTHER, "")]
+    assert all(NAME.encode() in header or b"Roe^Jan" in header for header in headers)
+    assert not any(b"xxx" in header for header in headers), "Image Comments are in nobody's name"
+    receive(street, archive, "1.2.4", 1, OTHER, path="st/ud/again.dcm")
+    assert [b"xxx" in row.header for row in street.rows(schema.instance)] == [False, True], "what comes again is whole again"
+    report = erase(settings, Patient(PATIENT, "CITY"))
+    assert (report.studies, report.images, report.is_complete) == (1, 1, True)
+
+
+def test_headers_that_an_earlier_version_has_written_are_shortened_once(settings: Settings, street: Street, ledger_url: str) -> None:
+    archive = Archive(settings.archive_dir)
+    overlay = element(0x60003000, b"OW", bytes(1 << 20))
+    for number in range(3):
+        receive(street, archive, "1.2.3", number, header=header_of(PATIENT) + overlay)
+    walk_on(street)
+    with closing(Retention(ledger_url, archive, street.clock)) as retention:
+        with street.ledger._engine.begin() as connection:  # an image of which that version had removed the pixels
+            connection.execute(update(schema.instance).where(schema.instance.c.id == 1).values(pixels_removed_at=1.0))
+        assert (retention.shorten_headers(), retention.shorten_headers()) == (3, 0)
+        first, *others = [row.header for row in street.rows(schema.instance)]
+        assert others == [header_of(PATIENT)] * 2
+        assert read_patient(first, ExplicitVRLittleEndian) == Patient(PATIENT, "")
+        assert b"xxx" not in first
+        receive(street, archive, "1.2.3", 9, header=header_of(PATIENT) + overlay)
+        assert (retention.shorten_headers(), retention.shorten_headers()) == (1, 0), "what came since is looked at, once"
 
 
 def test_rows_become_tombstones(settings: Settings, street: Street, ledger_url: str) -> None:

@@ -27,7 +27,7 @@ from hilum.store.expiring import Removed
 from hilum.store.ledger import RecordOutcome
 from hilum.store.retention import Retention, Rule, Walk
 from tests.support.descriptors import deleted_and_open
-from tests.support.street import RELEASE, Clock, Street
+from tests.support.street import HEADER, RELEASE, Clock, Street
 
 HOUR = 3600.0
 EVERY_LANE = frozenset(Lane)
@@ -70,7 +70,7 @@ def test_pixels_leave_after_their_time_and_rows_stay(street: Street, clock: Cloc
     assert [(item.cause, item.size_bytes, item.problem) for item in removed] == [("age", 1000, None)] * 2
     assert not any(file.exists() for file in files)
     assert [(row.pixels_removed_at, row.is_removed, row.header) for row in street.rows(schema.instance)] == [
-        (clock.now, False, b"PatientName=DOE^JANE")
+        (clock.now, False, HEADER)
     ] * 2
     assert len(street.rows(schema.document)) == 2
     assert street.rows(schema.expired_file) == []

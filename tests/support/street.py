@@ -37,6 +37,7 @@ from tests.support.arrivals import BEGAN_AT, QUIET_SECONDS, arrival_of
 RELEASE = "densenet121_untrained@1"
 EFFUSION = Code("60046008", "SCT", "Pleural effusion")
 SR_CLASS = "1.2.840.10008.5.1.4.1.1.88.34"
+HEADER = b"\x10\0\x10\0PN\x08\0DOE^JANE"
 SR_BYTES = b"\x00" * 128 + b"DICM the bytes of a report"
 
 
@@ -63,7 +64,7 @@ class Street:
 
     def _arrival(self, study: str, number: int, lane: Lane, calling_ae_title: str, release: str) -> Arrival:
         uid = f"{study}.{number}"
-        said = {"path": f"studies/{uid}.dcm", "size_bytes": 1000, "received_at": self.clock.now, "header": b"PatientName=DOE^JANE"}
+        said = {"path": f"studies/{uid}.dcm", "size_bytes": 1000, "received_at": self.clock.now, "header": HEADER}
         return arrival_of(uid, study, (release,), lane=lane, maximum_wait_seconds=120.0, calling_ae_title=calling_ae_title, **said)
 
     def claim(self, stage: str, limit: int = 100) -> list[Job]:

@@ -16,6 +16,7 @@ from hilum.receive.digests import PixelDigest
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import MAXIMUM_HEADER_BYTES, Header, read_header
 from hilum.receive.refusals import CannotUnderstand
+from hilum.store import row_header
 from hilum.store.archive import place_of
 
 _CHUNK_BYTES = 1 << 20
@@ -52,7 +53,7 @@ def instance_of(
         received_at=received_at,
         calling_ae_title=meta.calling_ae_title,
         called_ae_title=meta.called_ae_title,
-        header=bytes(header.encoded),
+        header=row_header.kept(header.encoded, meta.transfer_syntax_uid),
         peer_address=meta.peer_address,
     )
 

@@ -223,7 +223,8 @@ def _restore_pixels(connection: Connection, known: Row[Any], new: Instance) -> N
 
     What was to be read meanwhile, and found no pixels, is read now (`_read_again`).
     """
-    values = {"path": new.path, "size_bytes": new.size_bytes, "received_at": new.received_at, "pixels_removed_at": None}
+    back = {"path": new.path, "size_bytes": new.size_bytes, "header": new.header}
+    values = {**back, "received_at": new.received_at, "pixels_removed_at": None}
     connection.execute(update(instance).where(instance.c.id == known.id).values(values))
     expiring.keep(connection, new.path)
 

@@ -1,5 +1,7 @@
 """Retention (promise 4): pixels leave the archive when nothing of their study is open any more. Rows and documents stay.
 
+Of an image's header the row keeps what identifies it (`row_header`).
+
 An image may go when its study is closed, no reading is open, every current result has its documents, and each of their deliveries
 has ended as delivered or cancelled. A dead delivery needs a person, so it keeps the pixels. Rows that only tell what has been are
 another matter: `outdated.py`.
@@ -18,7 +20,7 @@ from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func,
 from sqlalchemy.exc import IntegrityError
 
 from hilum.domain import DeliveryState, Lane, ReadingState, ResultState, StudyState
-from hilum.store import expiring, outdated, reopening
+from hilum.store import expiring, outdated, reopening, row_header
 from hilum.store.archive import Archive
 from hilum.store.database import begin_part, open_engine, open_reader, sync_of
 from hilum.store.expiring import Removed
@@ -104,6 +106,11 @@ class Retention:
                 freed += _release_study(connection, study_id, rule, self._clock())
         return freed
 
+    def shorten_headers(self) -> int:
+        """Of rows that an earlier version has written, at most one batch; how many were looked at. 0: all have been."""
+        with begin_part(self._engine) as connection:
+            return row_header.shorten_some(connection)
+
     def remove_files(self) -> list[Removed]:
         """Delete files that no row names and whose time has come, at most one batch."""
         self._sync()  # little is left of it for the one inside, which others wait for
@@ -166,9 +173,11 @@ def _release_study(connection: Connection, study_id: int, rule: Rule, now: float
         instance.c.pixels_removed_at.is_(None),
         instance.c.received_at < rule.finished_before,
     )
-    images = connection.execute(select(instance.c.id, instance.c.path, instance.c.size_bytes).where(kept)).all()
+    columns = (instance.c.id, instance.c.path, instance.c.size_bytes, instance.c.header, instance.c.transfer_syntax_uid)
+    images = connection.execute(select(*columns).where(kept)).all()
     for image in images:
-        connection.execute(update(instance).where(instance.c.id == image.id).values(pixels_removed_at=now))
+        left = {"pixels_removed_at": now, "header": row_header.identifying(image.header, image.transfer_syntax_uid)}
+        connection.execute(update(instance).where(instance.c.id == image.id).values(left))
         expiring.expire(connection, image.path, rule.cause, now, image.id)
     return sum(image.size_bytes for image in images)
 

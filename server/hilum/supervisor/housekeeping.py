@@ -99,6 +99,7 @@ class Housekeeper:
         self._relieve()
         self._remove_files()
         self._forget()
+        self._shorten_headers()
         self._take_abandoned()
 
     def _relieve(self) -> None:
@@ -124,6 +125,10 @@ class Housekeeper:
                 _log.info("rows_forgotten", what=name, count=count)
         if gone := self._archive.forget_gone(self._clock() - _DAY_SECONDS):
             _log.info("processes_forgotten", names=gone)
+
+    def _shorten_headers(self) -> None:
+        while self._retention.shorten_headers() and self._may_go_on():
+            pass
 
     def _take_abandoned(self) -> None:
         """Last, because it may take long. Nobody else would before some server with listeners is started."""

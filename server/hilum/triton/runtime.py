@@ -163,7 +163,9 @@ def _rename_unless_there(made: Path, target: Path) -> None:
 
 def environment(wheel: Wheel) -> dict[str, str]:
     """What tritonserver and its stubs may see: our Python first in PATH, the wheel's libraries, none of our settings or secrets."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HILUM_", "PYTHON", "PROMETHEUS_", "VIRTUAL_ENV"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.upper().startswith(("HILUM_", "PYTHON", "PROMETHEUS_", "VIRTUAL_ENV"))
+    }
     # Not resolved: the link in the virtual environment is what leads the stub to its site-packages.
     folder = Path(sys.executable).parent
     libraries = [str(wheel.libraries), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
