@@ -20,6 +20,7 @@ from hilum.settings import Destination, Pipeline
 from hilum.store.ledger import Ledger
 from hilum.wiring.dispatcher import DeliverHandler
 from load_tests.phantom import make_instance, make_study
+from tests.support.header_bombs import BOMBS, bomb_in
 from tests.support.listening import ListenerProcess, make_settings, unindexed
 from tests.support.notes import KOS, TITLES, key_objects, own_report, wire
 from tests.support.peers import StoreScp
@@ -76,6 +77,17 @@ def send(listener: ListenerProcess, dataset: Dataset, calling: str, **changes: A
 
 def known(listener: ListenerProcess, uid: str) -> int:
     return len(listener.rows(f"SELECT * FROM instance WHERE sop_instance_uid = '{uid}'"))
+
+
+@pytest.mark.parametrize("name", ["empty items", "empty items of a defined length", "private elements", "deep"])
+def test_a_header_of_millions_of_items_is_refused_and_the_association_goes_on(listener: ListenerProcess, name: str) -> None:
+    bomb = bomb_in(BOMBS[name]())
+    with RawScu(listener.port, calling="BOMBER") as scu:
+        status, comment = scu.store(bomb, "1.2.3.4")
+        assert status == 0xC000
+        assert comment.endswith("before Pixel Data; send less")
+        assert scu.store(data_set("1.2.3.5.6"), "1.2.3.5.6") == (0, "")
+    assert known(listener, "1.2.3.4") == 0
 
 
 @pytest.mark.parametrize("sop_class", REPORTS, ids=REPORTS.values())
