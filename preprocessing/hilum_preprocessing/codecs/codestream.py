@@ -21,6 +21,7 @@ _SIZ_MARKER: Final = 0x51
 _COD_MARKER: Final = 0x52
 _SOT_MARKER: Final = 0x90
 _MOST_SEGMENTS: Final = 4096  # of a main header
+_MOST_TILE_PARTS: Final = 100_000  # an empty one takes 14 bytes of the file, and hundreds here
 _EOC: Final = b"\xff\xd9"
 _PSOT: Final = 6  # where a tile-part says how long it is
 # They say of a packet that it holds something, and of that, what cannot be: a decoder that takes them for one refuses the codestream.
@@ -98,6 +99,8 @@ def tile_parts(codestream: Codestream, found: J2kHeader) -> list[TilePart]:
         parts.append(TilePart(tile, position, position + length if length else end, is_open=not length))
         promised[tile] = max(count, promised.get(tile, 1))
         position = parts[-1].stop
+        if len(parts) > _MOST_TILE_PARTS:
+            raise NotAnalysable(Reason.UNDECODABLE, f"more than {_MOST_TILE_PARTS} tile-parts")
     if position != end or bytes(codestream[end : end + 2]) != _EOC:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker")
     there = Counter(part.tile for part in parts)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hilum_preprocessing.bits import Decoded, Samples, from_samples, without_high_bit
-from hilum_preprocessing.codecs.codestream import J2kHeader, compare, extended, raw, read_header, tile_parts
+from hilum_preprocessing.codecs.codestream import J2kHeader, TilePart, compare, extended, raw, read_header, tile_parts
 from hilum_preprocessing.codecs.unraised import dropped_exceptions
 from hilum_preprocessing.encapsulation import Codestream
 from hilum_preprocessing.errors import NotAnalysable, Reason
@@ -45,9 +45,9 @@ def decode_htj2k(codestream: Codestream, header: PixelHeader) -> Decoded:
 def reduce_j2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDArray[Any]:
     """(ceil(rows / 2^r), ceil(columns / 2^r)) of the low-pass band; sample k lies at pixel 2^r * k. Raises NotAnalysable."""
     codestream = raw(codestream)
-    found = _checked(codestream, header, reduce, levels_of_j2k(codestream, header))
+    found, parts = _checked(codestream, header, reduce, levels_of_j2k(codestream, header))
     array = _openjpeg_reduced(codestream, found, reduce)
-    _require_packets(found, extended(codestream, tile_parts(codestream, found)))
+    _require_packets(found, extended(codestream, parts))
     # Pillow shifts samples up to the 8 or 16 bits of its mode.
     return _clamped(array >> (8 * array.itemsize - found.precision), header)
 
@@ -55,8 +55,8 @@ def reduce_j2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDAr
 def reduce_htj2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDArray[Any]:
     """The same for High-Throughput JPEG 2000, by OpenJPH, which lets an undershoot wrap around to 65,2xx."""
     codestream = raw(codestream)
-    found = _checked(codestream, header, reduce, levels_of_htj2k(codestream, header))
-    _require_packets(found, codestream, extended(codestream, tile_parts(codestream, found)))
+    found, parts = _checked(codestream, header, reduce, levels_of_htj2k(codestream, header))
+    _require_packets(found, codestream, extended(codestream, parts))
     return _clamped(_unwrapped(_openjph(codestream, skipres=(reduce, reduce)), header), header)
 
 
@@ -84,13 +84,13 @@ def _whole(codestream: Codestream, header: PixelHeader, decoder: Callable[[Codes
     return replace(decoded, is_rgb=found.has_mct)
 
 
-def _checked(codestream: Codestream, header: PixelHeader, reduce: int, levels: int) -> J2kHeader:
+def _checked(codestream: Codestream, header: PixelHeader, reduce: int, levels: int) -> tuple[J2kHeader, list[TilePart]]:
     found = read_header(codestream)
     compare(found, header)
-    tile_parts(codestream, found)
+    parts = tile_parts(codestream, found)
     if reduce > levels:
         raise ValueError(f"reduce {reduce}: the codestream has {levels} levels that can be left out")
-    return found
+    return found, parts
 
 
 def _require_packets(found: J2kHeader, *codestreams: Codestream) -> None:

@@ -35,6 +35,7 @@ _FRAME: Final = -1
 _COEFFICIENTS: Final = 64
 _ALL_BITS: Final = 16  # none of a coefficient's has come
 _LEAST_SCAN_BYTES: Final = 10  # the marker, and a header of one component
+_MOST_MARKERS: Final = 100_000  # and bytes within tables that look like one
 _MOST_SEGMENTS: Final = 256  # real headers hold a dozen; each may state tables of 64 KiB
 
 
@@ -180,11 +181,12 @@ def _scans(codestream: Codestream, found: JpegHeader) -> Iterator[bytes]:
     """The headers of all scans (B.2.3), from their length on."""
     first = found.scan.start
     yield bytes(codestream[first - 6 - 2 * found.scan_components : first])
-    data = np.frombuffer(codestream, np.uint8)
+    data = np.frombuffer(codestream, np.uint8)[first : found.scan.stop]
+    places = np.flatnonzero((data[:-1] == 0xFF) & _begins_segment(data[1:]))
+    if len(places) > _MOST_MARKERS:
+        raise NotAnalysable(Reason.UNDECODABLE, f"more than {_MOST_MARKERS} markers")
     passed = first
-    for at in (
-        np.flatnonzero((data[first : found.scan.stop - 1] == 0xFF) & _begins_segment(data[first + 1 : found.scan.stop])) + first
-    ).tolist():
+    for at in (places + first).tolist():
         if at < passed:
             continue
         passed = at + 2 + int.from_bytes(codestream[at + 2 : at + 4], "big")
