@@ -1,8 +1,8 @@
 """How many elements and items a header may have, and how deep they may lie. Torch-free.
 
 An empty item takes 8 bytes of a file, and half a kilobyte and 10 µs of each reader: of 16 MiB two million, a gigabyte and minutes.
-So each reader counts, here or as it reads: what is beyond these numbers is read by none. Of real radiographs the largest has some
-300, five levels deep. A document that lists instances may have more: three for each.
+So each reader counts, here or as it reads: what is beyond these numbers is read by none. Of our real objects the largest has some
+300, the deepest five levels. A document that lists instances may have more: three for each.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from struct import Struct, error
 from typing import Final
 
@@ -123,10 +123,10 @@ def require_bounded_value(value: bytes, tag: int, vr: str | None, *, is_implicit
 
 
 def top_level(data: bytes | memoryview, *, is_implicit: bool, order: str = "<") -> Iterator[tuple[int, int, int]]:
-    """Tag, beginning and end of each element of the top level. Raises TooComplex."""
+    """Tag, beginning and end of each element of the top level. Raises TooComplex behind the last one that may be read."""
     view = memoryview(data)
-    ends = [*_Walk(view, order, Budget()).starts(_Level(len(view), is_implicit=is_implicit, has_items=False)), len(view)]
-    for start, end in pairwise(ends):
+    starts = _Walk(view, order, Budget()).starts(_Level(len(view), is_implicit=is_implicit, has_items=False))
+    for start, end in pairwise(chain(starts, [len(view)])):
         group, number = _TAG[order].unpack_from(view[start : start + 4].tobytes().ljust(4, b"\0"))
         yield group << 16 | number, start, end
 
