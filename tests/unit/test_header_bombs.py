@@ -9,6 +9,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from pydicom.dataset import Dataset
 from pydicom.uid import ExplicitVRLittleEndian
 
 from hilum.domain import Instance
@@ -27,8 +28,10 @@ from hilum_preprocessing.elements import element
 from hilum_preprocessing.frames import decode_frame
 from hilum_preprocessing.header import PixelHeader
 from hilum_preprocessing.luts import modality_of, voi_of
-from hilum_preprocessing.structure import MAXIMUM_ELEMENTS, CountedBytes, TooComplex, require_bounded
+from hilum_preprocessing.structure import MAXIMUM_ELEMENTS, MAXIMUM_LISTED, CountedBytes, TooComplex, require_bounded
+from load_tests.phantom import make_instance
 from tests.support.header_bombs import BOMBS, PATIENT_IDS, Bomb, bomb_in, calls_of, explicit
+from tests.support.notes import KOS, key_objects, wire
 from tests.support.radiograph import radiograph, ramp, spec
 from tests.support.results import instance_of
 from tests.support.storing import meta
@@ -162,6 +165,19 @@ def test_requests_that_list_instances_are_bounded_too(name: str) -> None:
             read_information(BytesIO(bomb.content), ExplicitVRLittleEndian)
 
     assert calls_of(read) < 20 * _MOST_CALLS
+
+
+def test_a_rejection_note_of_two_thousand_images_is_read() -> None:
+    image = make_instance(1)
+    others = [Dataset() for _ in range(2000)]
+    for number, other in enumerate(others):
+        other.SOPClassUID, other.SOPInstanceUID = image.SOPClassUID, f"1.2.9.{number}"
+        other.StudyInstanceUID, other.SeriesInstanceUID = image.StudyInstanceUID, image.SeriesInstanceUID
+    encoded = wire(key_objects([image, *others], "113001"))
+    assert len(read_note(meta("1.2.3.4"), encoded)) == 2001
+    with pytest.raises(HeaderTooComplex):
+        read_header(encoded, ExplicitVRLittleEndian)
+    assert read_header(encoded, ExplicitVRLittleEndian, MAXIMUM_LISTED).sop_class_uid == KOS
 
 
 @pytest.mark.parametrize("count", [_EXACTLY, MAXIMUM_ELEMENTS + 1])

@@ -10,6 +10,8 @@ from hilum.receive.header import Header
 from hilum.receive.store_command import StoreCommand, StoreRequest
 from hilum.receive.streaming.provider import Unread
 from hilum.receive.taking import Taken, Taker
+from hilum.receive.terms import KEY_OBJECT_SELECTION
+from hilum_preprocessing.structure import MAXIMUM_ELEMENTS, MAXIMUM_LISTED
 
 TakerOf = Callable[[StoreCommand, Header], Taker]
 
@@ -20,7 +22,8 @@ class Arriving:
     def __init__(self, command: StoreCommand, taker_of: TakerOf) -> None:
         command.require_consistent()
         self._command, self._taker_of = command, taker_of
-        self._beginning = Beginning(command.meta.transfer_syntax_uid)
+        is_list = command.meta.sop_class_uid == KEY_OBJECT_SELECTION
+        self._beginning = Beginning(command.meta.transfer_syntax_uid, MAXIMUM_LISTED if is_list else MAXIMUM_ELEMENTS)
         self._taker: Taker | None = None
 
     def write(self, pieces: Sequence[memoryview]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hilum.receive.header import MAXIMUM_HEADER_BYTES, Header, read_header
 from hilum.receive.refusals import CannotUnderstand, HeaderTooComplex
+from hilum_preprocessing.structure import MAXIMUM_ELEMENTS
 
 # At fixed sizes, so that what is understood does not depend on how a sender cuts its data set. The first holds nearly every header;
 # with the last one, whatever is wrong stays wrong.
@@ -11,10 +12,13 @@ _WINDOWS = (32 << 10, 256 << 10, 2 << 20, MAXIMUM_HEADER_BYTES + 1)
 
 
 class Beginning:
-    """Holds what it is given until it knows the header. Pixel Data need not be there as a whole."""
+    """Holds what it is given until it knows the header. Pixel Data need not be there as a whole.
 
-    def __init__(self, transfer_syntax_uid: str) -> None:
-        self._transfer_syntax_uid = transfer_syntax_uid
+    `most`: elements and items that the header may have.
+    """
+
+    def __init__(self, transfer_syntax_uid: str, most: int = MAXIMUM_ELEMENTS) -> None:
+        self._transfer_syntax_uid, self._most = transfer_syntax_uid, most
         self._windows = iter(_WINDOWS)
         self._window = next(self._windows)
         self._held = bytearray()
@@ -47,7 +51,7 @@ class Beginning:
         return self.header
 
     def _read(self) -> Header:
-        return read_header(self.held, self._transfer_syntax_uid)
+        return read_header(self.held, self._transfer_syntax_uid, self._most)
 
     def _look(self) -> None:
         larger = next(self._windows, None)

@@ -81,8 +81,8 @@ class _Steps:
 
     __slots__ = ("left",)
 
-    def __init__(self) -> None:
-        self.left = MAXIMUM_ELEMENTS
+    def __init__(self, most: int = MAXIMUM_ELEMENTS) -> None:
+        self.left = most
 
     def take(self, count: int = 1) -> None:
         """Raises HeaderTooComplex."""
@@ -91,10 +91,10 @@ class _Steps:
             raise _refused(too_many())
 
 
-def require_countable(data: memoryview, encoding: Encoding) -> None:
+def require_countable(data: memoryview, encoding: Encoding, most: int) -> None:
     """Whether others, who make an object of each element and item, can read a header. Raises HeaderTooComplex."""
     try:
-        require_bounded(data, is_implicit=encoding.is_implicit, order=encoding.byte_order)
+        require_bounded(data, is_implicit=encoding.is_implicit, order=encoding.byte_order, most=most)
     except TooComplex as error:
         raise _refused(str(error)) from None
 
@@ -143,10 +143,13 @@ def values_in(data: bytes | memoryview, wanted: Container[int], last: int) -> di
     return found if position == size else None
 
 
-def find(data: memoryview, encoding: Encoding, wanted: Wanted) -> dict[int, Place]:
-    """Where those of the wanted elements lie that the top level has, by tag. Nothing is looked at behind the header of the last one."""
+def find(data: memoryview, encoding: Encoding, wanted: Wanted, most: int = MAXIMUM_ELEMENTS) -> dict[int, Place]:
+    """Where those of the wanted elements lie that the top level has, by tag. Nothing is looked at behind the header of the last one.
+
+    It passes by so many elements and items at `most`.
+    """
     found: dict[int, Place] = {}
-    position, steps = 0, _Steps()
+    position, steps = 0, _Steps(most)
     while position < len(data):
         steps.take()
         if not encoding.is_implicit:

@@ -13,6 +13,7 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from hilum.receive.elements import Encoding, Wanted, encoding_of, find, name_of, require_countable
 from hilum.receive.refusals import CannotUnderstand, HeaderTooComplex
+from hilum_preprocessing.structure import MAXIMUM_ELEMENTS
 
 MAXIMUM_HEADER_BYTES = 16 << 20
 _PIXEL_DATA = 0x7FE00010
@@ -50,12 +51,15 @@ class Header:
     device_serial_number: str = ""
 
 
-def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str) -> Header:
-    """The header of a data set; Pixel Data need not be there as a whole. Raises CannotUnderstand."""
+def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str, most: int = MAXIMUM_ELEMENTS) -> Header:
+    """The header of a data set; Pixel Data need not be there as a whole. Raises CannotUnderstand.
+
+    `most`: elements and items that it may have.
+    """
     is_deflated = transfer_syntax_uid == DeflatedExplicitVRLittleEndian
     encoded = _inflate_beginning(data_set) if is_deflated else memoryview(data_set)
     try:
-        return _read(encoded[:MAXIMUM_HEADER_BYTES], encoding_of(transfer_syntax_uid))
+        return _read(encoded[:MAXIMUM_HEADER_BYTES], encoding_of(transfer_syntax_uid), most)
     except HeaderTooComplex:
         raise
     except CannotUnderstand:
@@ -86,10 +90,10 @@ def _inflate_beginning(data_set: bytes | memoryview) -> memoryview:
         raise CannotUnderstand("The data set is not deflated as its Transfer Syntax says") from None
 
 
-def _read(data: memoryview, encoding: Encoding) -> Header:
-    found = find(data, encoding, _READ)
+def _read(data: memoryview, encoding: Encoding, most: int) -> Header:
+    found = find(data, encoding, _READ, most)
     end, pixels_start, pixels_length = found.pop(_PIXEL_DATA, (len(data), None, None))
-    require_countable(data[:end], encoding)
+    require_countable(data[:end], encoding, most)
     pixels_end = None if pixels_start is None or pixels_length is None else pixels_start + pixels_length
     values = {tag: bytes(data[value : value + min(length or 0, 128)]).rstrip(b"\0 ") for tag, (_, value, length) in found.items()}
     sop_class, sop_instance, study, series = (_uid(tag, values.get(tag, b"")) for tag in _NAMES)
