@@ -91,10 +91,12 @@ def shorten_some(connection: Connection) -> int:
 def _shorten(connection: Connection, row: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own type names every column
     if row.size <= (_WHOLE_BYTES if row.pixels_removed_at is None else 0):
         return
+    has_pixels = row.pixels_removed_at is None
     header = connection.execute(select(instance.c.header).where(instance.c.id == row.id)).scalar_one()
-    shortened = (kept if row.pixels_removed_at is None else identifying)(header, row.transfer_syntax_uid)
+    shortened = (kept if has_pixels else identifying)(header, row.transfer_syntax_uid)
     if len(shortened) < len(header):
-        same = and_(instance.c.id == row.id, instance.c.digest == row.digest)
+        # Unless it was sent again meanwhile.
+        same = and_(instance.c.id == row.id, instance.c.digest == row.digest, instance.c.pixels_removed_at.is_(None) == has_pixels)
         connection.execute(update(instance).where(same).values(header=shortened))
 
 
