@@ -100,7 +100,7 @@ def test_pieces_make_no_difference(house: House, name: str, cuts: list[int]) -> 
     if not whole:
         file, said = house.put()
         assert file.read_bytes().endswith(encoded)
-        assert said == (None if "too long" in name else describe(file))
+        assert said == describe(file), "whatever lies before Pixel Data, the row's header is short enough to wait in memory"
     for file in house.archive.unindexed():
         file.unlink()
     assert not list(unindexed(house.archive))
