@@ -69,9 +69,7 @@ def test_pixels_leave_after_their_time_and_rows_stay(street: Street, clock: Cloc
     removed = retention.remove_files()
     assert [(item.cause, item.size_bytes, item.problem) for item in removed] == [("age", 1000, None)] * 2
     assert not any(file.exists() for file in files)
-    assert [(row.pixels_removed_at, row.is_removed, row.header) for row in street.rows(schema.instance)] == [
-        (clock.now, False, HEADER)
-    ] * 2
+    assert [(row.pixels_removed_at, row.is_removed, row.header) for row in street.rows(schema.instance)] == [(clock.now, False, HEADER)] * 2
     assert len(street.rows(schema.document)) == 2
     assert street.rows(schema.expired_file) == []
     assert (retention.release(older_than(clock, 1)), retention.remove_files()) == (0, [])
