@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,7 +19,7 @@ from hilum.analyse.answers import Inference
 from hilum.analyse.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
-from hilum.triton import command, leftovers
+from hilum.triton import leftovers
 from hilum.triton.server import EmbeddedTriton
 from tests.support.models import Tiny, make_tiny, pictures, tiny_logits
 from tests.support.triton import is_alive, killed_afterwards, listening, require_triton, stubs
@@ -54,17 +53,15 @@ def _infer(url: str, release: Release, *batches: np.ndarray[Any, Any]) -> list[I
     return asyncio.run(run())
 
 
-def test_it_listens_on_loopback_only_and_keeps_our_secrets_out(server: EmbeddedTriton, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_listens_on_no_port_and_keeps_our_secrets_out(server: EmbeddedTriton, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HILUM_API__TOKEN", "a secret of the supervisor")
+    monkeypatch.setenv("PGPASSWORD", "another one")
     server.start()
     assert server.pid is not None
-    assert server.ports is not None
-    pid, wanted = server.pid, {server.ports.http, server.ports.grpc, server.ports.metrics}
-    wait_for(lambda: {port for _, port in listening(pid)} >= wanted)  # the one of the metrics comes last
-    sockets = listening(pid)
-    assert {port for _, port in sockets} == wanted
-    assert {str(address) for address, _ in sockets} == {"127.0.0.1"}
-    assert b"a secret" not in Path(f"/proc/{server.pid}/environ").read_bytes()
+    assert listening(server.pid) == set()
+    seen = Path(f"/proc/{server.pid}/environ").read_bytes()
+    assert b"a secret" not in seen
+    assert b"PGPASSWORD" not in seen
 
 
 def test_inputs_are_no_constants_and_outputs_no_empty_bytes(server: EmbeddedTriton, tiny: Tiny) -> None:
@@ -98,7 +95,7 @@ def test_sigterm_finishes_the_queue_and_ends_with_status_0(tiny: Tiny, tmp_path:
     assert list(Path("/dev/shm").glob(f"{leftovers.prefix(tmp_path)}*")) == []
 
 
-def test_regions_of_a_killed_server_are_swept_and_it_starts_again_on_its_ports(server: EmbeddedTriton, tiny: Tiny, tmp_path: Path) -> None:
+def test_regions_of_a_killed_server_are_swept_and_it_starts_again_at_its_address(server: EmbeddedTriton, tiny: Tiny, tmp_path: Path) -> None:
     first = server.start()
     assert server.pid is not None
     (stub,) = stubs(server.pid, tiny.release.triton_name)
@@ -143,17 +140,6 @@ def test_it_dies_with_its_parent(tiny: Tiny, tmp_path: Path) -> None:
         assert is_alive(pid)
         parent.kill()
     wait_for(lambda: not is_alive(pid))
-
-
-def test_a_port_that_somebody_took_meanwhile_is_replaced(server: EmbeddedTriton) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        free = command.free_ports()
-        server.ports = command.Ports(free.http, taken.getsockname()[1], free.metrics)
-        url = server.start()
-    assert url.rpartition(":")[2] != str(taken)
-    assert command.is_ready(server.ports.http)
 
 
 def test_a_model_that_cannot_load_is_named_with_its_reason(tiny: Tiny, tmp_path: Path) -> None:

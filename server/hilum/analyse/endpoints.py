@@ -25,7 +25,7 @@ _LOOPBACK: Final = ("127.0.0.1", "[::1]", "localhost")
 class Endpoints:
     """The gateway of an analyser. `urls`: the name of each endpoint in metrics, and its gRPC address. Make it inside the event loop.
 
-    `shares_memory`: batches go by shared memory to endpoints with a loopback address.
+    `shares_memory`: batches go by shared memory to endpoints at a Unix socket or a loopback address.
     """
 
     def __init__(self, urls: Mapping[str, str], deadline_seconds: float, *, shares_memory: bool = True) -> None:
@@ -163,4 +163,4 @@ class Endpoints:
 
 
 def _is_here(url: str) -> bool:
-    return url.rpartition(":")[0] in _LOOPBACK
+    return url.startswith("unix:") or url.rpartition(":")[0] in _LOOPBACK

@@ -1,4 +1,4 @@
-"""Becomes the program that it is given, after asking the kernel to end it when its parent dies. Run as a script, by itself.
+"""Becomes the program that it is given, after asking the kernel to end it when its parent dies, and shutting itself in. Run as a script.
 
 PR_SET_PDEATHSIG (prctl(2)) outlives execve, so that a killed supervisor leaves no tritonserver that nobody watches.
 """
@@ -9,17 +9,25 @@ import ctypes
 import os
 import signal
 import sys
+from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """`launcher.py <pid of the parent> <program> <argument>…`."""
-    parent, program = int(sys.argv[1]), sys.argv[2:]
+    """`launcher.py <pid of the parent> <sandbox as JSON> <program> <argument>…`."""
+    parent, program = int(sys.argv[1]), sys.argv[3:]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # it died before the request was made
         sys.exit(1)
-    os.execv(program[0], program)  # noqa: S606 - no shell is wanted; the arguments are ours
+    sys.path.append(str(Path(__file__).parents[2]))  # run with -S: no site-packages, so that this takes no time
+    from hilum.triton.sandbox import Sandbox  # noqa: PLC0415 - found from here on
+
+    try:
+        Sandbox.load(sys.argv[2]).enter()
+        os.execv(program[0], program)  # noqa: S606 - no shell is wanted; the arguments are ours
+    except OSError as error:
+        sys.exit(f"error: {error.strerror} (errno {error.errno})")
 
 
 if __name__ == "__main__":

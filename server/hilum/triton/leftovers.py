@@ -8,12 +8,15 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_FOLDER: Final = Path("/dev/shm")  # noqa: S108 - where the Python backend puts its regions; Triton has no setting for it
+from hilum.triton.sandbox import SHARED_MEMORY
+
+_FOLDER: Final = Path(SHARED_MEMORY)  # where the Python backend puts its regions; Triton has no setting for it
 _STUB: Final = "triton_python_backend_stub"
 _SERVER: Final = "tritonserver"
 _END_SECONDS: Final = 5.0
@@ -51,6 +54,16 @@ def unmapped(region_prefix: str) -> list[Path]:
         return []
     mapped = _mapped()
     return [region for region in ours if str(region) not in mapped]
+
+
+def open_to_others(region_prefix: str) -> list[Path]:
+    """Regions with our prefix that another account may read or write."""
+    found = []
+    for region in _FOLDER.glob(f"{region_prefix}*"):
+        with suppress(FileNotFoundError):
+            if region.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+                found.append(region)
+    return found
 
 
 def _is_orphan(pid: int, region_prefix: str) -> bool:

@@ -20,12 +20,18 @@ from pathlib import Path
 from typing import Final
 
 from hilum.store.directory_sync import sync_file_system
+from hilum.triton import sandbox
 
+FOLDER: Final = "triton"
+"""In the state folder: the run-time folders."""
 _DISTRIBUTION: Final = "nvidia-pytriton"
 _PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _LIBPYTHON: Final = f"libpython{_PYTHON}.so.1.0"
 _GLIBC: Final = (2, 35)  # the wheel is manylinux_2_35
 _BACKEND: Final = Path("backends/python")  # below a run-time folder
+_KEPT: Final = frozenset({"HOME", "LANG", "TZ", "GLIBC_TUNABLES"})
+# Of C, OpenMP and its runtimes, oneTBB, OpenVINO, ONNX Runtime and GPUs.
+_ENGINES: Final = ("LC_", "OMP_", "KMP_", "GOMP_", "TBB_", "MKL_", "OPENBLAS_", "MALLOC_", "OV_", "OPENVINO_", "ORT_", "CUDA_", "NVIDIA_")
 _INSTALL: Final = 'pip install "hilum[embedded]", or set triton.url to a Triton that runs elsewhere'
 
 
@@ -39,6 +45,11 @@ class Wheel:
     caches: Path
     libraries: Path
     stub: Path
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """All that it holds and stands beside: the packages that the stub imports."""
+        return tuple(dict.fromkeys(str(path) for path in (self.libraries.parent, self.tritonserver.parent, self.caches)))
 
 
 def find() -> Wheel | None:
@@ -68,6 +79,7 @@ def preflight() -> list[str]:
         glibc_problem(platform.libc_ver()),
         _libpython_problem(),
         numpy_problem(_numpy_version()),
+        sandbox.problem(),
     )
     return [problem for problem in checks if problem]
 
@@ -125,7 +137,7 @@ def prepare(wheel: Wheel, state_dir: Path) -> Path:
 
     One that is not whole, as a power cut could leave it before its bytes were synced here, is made again.
     """
-    target = state_dir / "triton" / f"{wheel.version}-py{_PYTHON.replace('.', '')}"
+    target = state_dir / FOLDER / f"{wheel.version}-py{_PYTHON.replace('.', '')}"
     parts = (wheel.backend / "libtriton_python.so", wheel.backend / "triton_python_backend_utils.py", wheel.stub)
     if _is_whole(target, parts):
         return target
@@ -161,15 +173,18 @@ def _rename_unless_there(made: Path, target: Path) -> None:
             raise
 
 
-def environment(wheel: Wheel) -> dict[str, str]:
-    """What tritonserver and its stubs may see: our Python first in PATH, the wheel's libraries, none of our settings or secrets."""
-    kept = {
-        name: value for name, value in os.environ.items() if not name.upper().startswith(("HILUM_", "PYTHON", "PROMETHEUS_", "VIRTUAL_ENV"))
-    }
+def environment(wheel: Wheel, own_folder: Path, *, has_collector: bool = False) -> dict[str, str]:
+    """What tritonserver and its stubs may see: our Python first in PATH, the wheel's libraries, and what engines read; no secrets.
+
+    `own_folder`: where temporary files go. `has_collector`: OpenTelemetry's variables are passed on, such as headers for a collector.
+    """
+    prefixes = (*_ENGINES, "OTEL_") if has_collector else _ENGINES
+    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(prefixes)}
     # Not resolved: the link in the virtual environment is what leads the stub to its site-packages.
     folder = Path(sys.executable).parent
     libraries = [str(wheel.libraries), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     return kept | {
         "PATH": os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)]),
         "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+        "TMPDIR": str(own_folder),
     }

@@ -1,25 +1,30 @@
-"""The embedded tritonserver as a child process of the supervisor: loopback only, explicit models, dies with its parent."""
+"""The embedded tritonserver as a child process of the supervisor: its own socket, explicit models, a sandbox; dies with its parent.
+
+Nobody but this user reaches its socket, which lies in a folder of mode 0700: docs/decisions/embedded-triton-by-unix-socket.md.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from hilum import telemetry
 from hilum.errors import ConfigurationError
-from hilum.triton import command, leftovers, runtime
+from hilum.triton import command, leftovers, runtime, sandbox
 
 _LAUNCHER: Final = Path(__file__).with_name("launcher.py")
 _POLL_SECONDS: Final = 0.05
 _ATTEMPTS: Final = 3
 _KILL_AFTER_SECONDS: Final = 5.0  # beyond Triton's own exit timeout
 _LOG_BYTES: Final = 8 << 20
-_PORT_LOST: Final = ("address already in use", "unavailable - socket", "failed to start")
 _HARMLESS: Final = "CudaDriverHelper"  # an E line of every start without a GPU
 
 log = telemetry.logger("triton")
@@ -51,7 +56,7 @@ class EmbeddedTriton:
         self._region_prefix = leftovers.prefix(state_dir)
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
-        self.ports: command.Ports | None = None
+        self._folder: Path | None = None
 
     @property
     def pid(self) -> int | None:
@@ -68,7 +73,7 @@ class EmbeddedTriton:
         return self._process.poll() if self._process else None
 
     def start(self, is_over: Callable[[], bool] = lambda: False) -> str:
-        """Start and wait until every model is loaded; the gRPC address. The same ports are taken again after a crash.
+        """Start and wait until every model is loaded; the gRPC address, which stays the same after a crash.
 
         One that is killed meanwhile, as by the kernel for want of memory, is started again: that must not take the listeners along.
         Raises ConfigurationError when it cannot run here, a release is not built, a model does not load, it takes too long, or
@@ -78,15 +83,14 @@ class EmbeddedTriton:
         for _ in range(_ATTEMPTS):
             if swept := leftovers.sweep(self._region_prefix):
                 log.info("leftovers_swept", what=swept)
-            self.ports = self.ports or command.free_ports()
-            self._spawn(wheel, self.ports)
-            if self._is_ready_in_time(self.ports, is_over):
-                log.info("triton_ready", pid=self.pid, grpc_port=self.ports.grpc, models=len(self._names))
-                return f"{command.HOST}:{self.ports.grpc}"
-            if is_over() or not (self._lost_its_port() or self._was_killed()):
+            folder = self._own_folder()
+            self._spawn(wheel, folder)
+            if self._is_ready_in_time(folder, is_over):
+                self._require_private_regions()
+                log.info("triton_ready", pid=self.pid, models=len(self._names))
+                return command.url(folder)
+            if is_over() or not self._was_killed():
                 break
-            if not self._was_killed():
-                self.ports = None
         raise ConfigurationError([self._why_it_ended()])
 
     def stop(self) -> int | None:
@@ -103,7 +107,34 @@ class EmbeddedTriton:
                 process.kill()
                 process.wait()
         leftovers.sweep(self._region_prefix)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
         return process.returncode
+
+    def sandbox(self, wheel: runtime.Wheel, own_folder: Path) -> sandbox.Sandbox:
+        """What it reads and writes; where spans go is the one place to which it connects."""
+        return sandbox.Sandbox(
+            readable=(*sandbox.python_folders(), *wheel.folders, str(self._repository), str(self._state_dir / runtime.FOLDER)),
+            writable=(str(own_folder),),
+            collector_port=_port(self._traces_to),
+        )
+
+    def _own_folder(self) -> Path:
+        """For its socket and its temporary files, empty, and closed to others; elsewhere if its name is too long for a socket."""
+        folder = self._state_dir / "run/triton"
+        if command.fits(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(mode=0o700, parents=True)
+            self._folder = folder
+        elif self._folder is None or not self._folder.is_dir():
+            self._folder = Path(tempfile.mkdtemp(prefix="hilum-triton-"))
+        return self._folder
+
+    def _require_private_regions(self) -> None:
+        """The sandbox makes them so; nothing of a patient is in them yet."""
+        if opened := leftovers.open_to_others(self._region_prefix):
+            self.stop()
+            raise ConfigurationError([f"tritonserver's shared memory is open to other accounts ({opened[0]}): set triton.url."])
 
     def require_startable(self) -> runtime.Wheel:
         """What it is started from. Raises ConfigurationError when it cannot run here, or a release is not built."""
@@ -117,10 +148,11 @@ class EmbeddedTriton:
             raise ConfigurationError(problems)
         return wheel
 
-    def _spawn(self, wheel: runtime.Wheel, ports: command.Ports) -> None:
+    def _spawn(self, wheel: runtime.Wheel, own_folder: Path) -> None:
         folder = runtime.prepare(wheel, self._state_dir)
-        launcher = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), str(wheel.tritonserver)]
-        fixed = self._repository, self._names, folder / "backends", wheel.caches, ports, self._region_prefix, self._exit_timeout
+        limits = self.sandbox(wheel, own_folder).dump()
+        launcher = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), limits, str(wheel.tritonserver)]
+        fixed = self._repository, self._names, folder / "backends", wheel.caches, self._region_prefix, self._exit_timeout
         options = command.arguments(*fixed, self._traces_to)
         self._turn_log()
         with self.log_file.open("ab") as sink:
@@ -131,17 +163,18 @@ class EmbeddedTriton:
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
-                env=runtime.environment(wheel),
+                env=runtime.environment(wheel, own_folder, has_collector=bool(self._traces_to)),
+                cwd=own_folder,
                 start_new_session=True,
             )
         # Receiving and reporting take little and are waited for; the engine takes what is left. Its stubs come later, and inherit this.
         os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
 
-    def _is_ready_in_time(self, ports: command.Ports, is_over: Callable[[], bool]) -> bool:
+    def _is_ready_in_time(self, own_folder: Path, is_over: Callable[[], bool]) -> bool:
         """True: every model is loaded. False: it ended by itself, or is not wanted. Too late: it is ended, and ConfigurationError."""
         deadline = time.monotonic() + self._start_timeout
         while self.poll() is None and not is_over():
-            if command.is_ready(ports.http):
+            if command.is_ready(own_folder):
                 return True
             if time.monotonic() > deadline:
                 self.stop()
@@ -166,12 +199,16 @@ class EmbeddedTriton:
         status = self.poll()
         return status is not None and status < 0
 
-    def _lost_its_port(self) -> bool:
-        """Another program took a port between our choice and tritonserver's."""
-        return any(sign in line.lower() for line in self._last_log() for sign in _PORT_LOST)
-
     def _why_it_ended(self) -> str:
         lines = [line for line in self._last_log() if _HARMLESS not in line]
         errors = [line for line in lines if " E " in line[:40] or line.startswith("error:")] or lines[-5:]
         shown = "\n  ".join(line[:400] for line in errors[:5])
         return f"tritonserver ended with status {self.poll()} before it was ready:\n  {shown}\n  The whole log: {self.log_file}"
+
+
+def _port(url: str) -> int:
+    """Of a collector's URL; 0: there is none."""
+    if not url:
+        return 0
+    parts = urlsplit(url)
+    return parts.port or {"https": 443}.get(parts.scheme, 80)

@@ -1,0 +1,86 @@
+"""What the embedded tritonserver may do: the launcher gives up everything else before it becomes tritonserver.
+
+Standard library only: the launcher runs without site-packages.
+"""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import resource
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from hilum.triton import landlock, seccomp
+
+SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - where shm_open(3) makes its files on Linux
+_UMASK: Final = 0o077
+_SYSTEM: Final = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/proc", "/sys")
+# Of /etc what loaders, engines and name look-ups read; our own settings may lie there, too.
+_ETC: Final = (
+    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "OpenCL", "nvidia", "vulkan"),
+    *("group", "passwd", "nsswitch.conf", "host.conf", "hosts", "gai.conf", "resolv.conf", "ssl/certs", "ssl/openssl.cnf"),
+)
+# The Python backend makes and removes an empty folder there for environments that no release has, whatever TMPDIR says.
+_TEMPORARY: Final = "/tmp"  # noqa: S108 - nothing is read or written there
+_DEVICES: Final = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri", "kfd")
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    """`readable`, `writable`: folders. `collector_port`: where spans are posted; 0: nothing is connected to."""
+
+    readable: tuple[str, ...]
+    writable: tuple[str, ...]
+    collector_port: int = 0
+
+    def dump(self) -> str:
+        """JSON for the launcher's command line; it holds paths and no secret."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def load(cls, text: str) -> Sandbox:
+        """From `dump`."""
+        values = json.loads(text)
+        return cls(tuple(values["readable"]), tuple(values["writable"]), values["collector_port"])
+
+    def enter(self) -> None:
+        """Give up the rest, for this process and all its children, for good. Raises OSError where the filter cannot be had."""
+        os.umask(_UMASK)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        landlock.restrict(self._rules(), [self.collector_port] if self.collector_port else [])
+        seccomp.restrict(seccomp.denials(has_collector=bool(self.collector_port)))
+
+    def _rules(self) -> Iterator[tuple[str, int]]:
+        yield from ((path, landlock.READ) for path in (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *self.readable))
+        yield from ((device, landlock.USE) for name in _DEVICES for device in glob.glob(f"/dev/{name}"))  # noqa: PTH207 - texts are wanted
+        yield _TEMPORARY, landlock.MAKE_FOLDERS
+        yield from ((path, landlock.WRITE) for path in (SHARED_MEMORY, *self.writable))
+
+    def seen(self, paths: Iterable[Path]) -> list[Path]:
+        """Those of these paths that it could read: they lie in a folder that it needs."""
+        open_to_it = (*_SYSTEM, *self.readable, *self.writable)
+        return [path for path in paths if any(_real(path).is_relative_to(_real(folder)) for folder in open_to_it)]
+
+
+def _real(path: Path | str) -> Path:
+    return Path(os.path.realpath(path))
+
+
+def python_folders() -> tuple[str, ...]:
+    """Where this Python, its packages and the libraries that it was told of lie."""
+    told = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
+    return tuple(dict.fromkeys(filter(None, (sys.prefix, sys.base_prefix, *told))))
+
+
+def problem() -> str | None:
+    """Why no server can be shut in here; None: it can. Landlock is not asked for: without it there is still the filter."""
+    if not seccomp.has_library():
+        return f"{seccomp.INSTALL}, or set triton.url to a Triton that runs elsewhere."
+    if not seccomp.is_available():
+        return "The embedded Triton cannot be shut in here, as this kernel has no seccomp: set triton.url to a Triton that runs elsewhere."
+    return None
