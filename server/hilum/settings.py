@@ -338,6 +338,13 @@ def _grpc_address(value: str) -> str:
 GrpcAddress = Annotated[str, AfterValidator(_grpc_address)]
 
 
+def printable_token(value: str) -> str:
+    """A header cannot carry others (RFC 9110 5.5), so nobody would get in. From a file it often has a line end. Raises ValueError."""
+    if value != value.strip() or any(unicodedata.category(letter) == "Cc" for letter in value):
+        raise ValueError("a token must not begin or end with white space, nor hold a line end or another control character")
+    return value
+
+
 class Triton(_Section):
     """Where the models run."""
 
@@ -350,6 +357,18 @@ class Triton(_Section):
     shared_memory: bool = Field(
         default=True,
         description="Batches go by shared memory to the embedded Triton, and to others at a loopback address if they can map it.",
+    )
+    tls: bool = Field(default=False, description="TLS to a Triton of yours; its certificate is verified.")
+    ca_file: Path | None = Field(None, description="tls: PEM file of the authority that signed its certificate; none: the system's.")
+    certificate_file: Path | None = Field(None, description="tls: PEM file of our certificate, for a Triton that asks for one.")
+    key_file: Path | None = Field(None, description="tls: PEM file of the key to it, not encrypted.")
+    tls_server_name: str = Field("", description="tls: name in its certificate, where it is not the host of the address.")
+    token: str = Field(
+        "", description="tls: bearer token, sent with each call, for a proxy before it. Give it by HILUM_TRITON__TOKEN.", repr=False
+    )
+    token_file: Path | None = Field(None, description="tls: file that holds the token, instead of token; read when a process starts.")
+    other_models: tuple[str, ...] = Field(
+        (), description="Models of others that a Triton of yours serves as well; any further one is a problem that readiness names."
     )
     start_timeout_seconds: float = Field(120.0, gt=0, description="Limit for the embedded server to become ready.")
     exit_timeout_seconds: float = Field(8.0, gt=0, description="Limit for the embedded server to finish its queue at shutdown.")
@@ -365,6 +384,22 @@ class Triton(_Section):
             raise ValueError("give url or urls, not both")
         if "" in self.urls or len(set(self.urls)) < len(self.urls):
             raise ValueError("urls names an address twice, or none")
+        return self
+
+    @field_validator("token")
+    @classmethod
+    def _token_can_be_sent(cls, value: str) -> str:
+        return printable_token(value)
+
+    @model_validator(mode="after")
+    def _tls_is_whole(self) -> Triton:
+        _require_whole_tls(self)
+        if self.tls and not self.addresses:
+            raise ValueError("tls needs url or urls: the embedded Triton is reached by a socket of its own")
+        if (self.token or self.token_file) and not self.tls:
+            raise ValueError("token and token_file need tls = true: others would read the token on the way")
+        if self.token and self.token_file:
+            raise ValueError("give token or token_file, not both")
         return self
 
 
@@ -556,7 +591,7 @@ class Destination(_Section):
         return self
 
 
-def _require_whole_tls(peer: Destination | CommitmentPeer) -> None:
+def _require_whole_tls(peer: Destination | CommitmentPeer | Triton) -> None:
     if not peer.tls and (peer.ca_file or peer.certificate_file or peer.key_file or peer.tls_server_name):
         raise ValueError("ca_file, certificate_file, key_file and tls_server_name need tls = true")
     if (peer.certificate_file is None) != (peer.key_file is None):
@@ -685,10 +720,7 @@ class Api(_Section):
     @field_validator("token")
     @classmethod
     def _token_can_be_sent(cls, value: str) -> str:
-        """A header cannot carry others (RFC 9110 5.5), so nobody would get in. From a file it often has a line end."""
-        if value != value.strip() or any(unicodedata.category(letter) == "Cc" for letter in value):
-            raise ValueError("a token must not begin or end with white space, nor hold a line end or another control character")
-        return value
+        return printable_token(value)
 
     @model_validator(mode="after")
     def _token_when_public(self) -> Api:

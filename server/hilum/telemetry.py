@@ -65,6 +65,12 @@ TRITON_IN_FLIGHT = Gauge(
 TRITON_HEALTHY = Gauge(
     "hilum_triton_healthy", "1 if an endpoint answers and gives every known answer.", ["endpoint"], multiprocess_mode="livemin"
 )
+TRITON_FOREIGN_MODELS = Gauge(
+    "hilum_triton_foreign_models",
+    "Models that an endpoint of Triton has loaded and that are neither ours nor named in triton.other_models.",
+    ["endpoint"],
+    multiprocess_mode="livemax",
+)
 TRITON_REQUESTS = Counter(
     "hilum_triton_requests_total",
     "Requests to an endpoint of Triton, canaries included: answered, outage, not_loaded, healed (its process had died) or wrong_answer.",

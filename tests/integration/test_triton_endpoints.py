@@ -20,9 +20,7 @@ from hilum.analyse.endpoints import Endpoints
 from hilum.errors import Retry
 from hilum.models.canary import Canary, read_canary
 from hilum.telemetry import TRITON_HEALTHY, TRITON_REQUESTS
-from hilum.triton import command
 from hilum.triton.server import EmbeddedTriton
-from load_tests.serving import free_ports
 from tests.support.models import TINY_WEIGHTS, Tiny, make_tiny, pictures, tiny_logits
 from tests.support.triton import killed_afterwards, require_triton
 from tests.support.waiting import WAIT_SECONDS
@@ -63,12 +61,6 @@ class Pair:
         assert np.abs(inference.logits - tiny_logits(images)).max() < 1e-4
 
 
-def server_of(built_dir: Path, state_dir: Path, name: str) -> EmbeddedTriton:
-    made = EmbeddedTriton(built_dir, state_dir, [name], 60, 1)
-    made.ports = command.Ports(*free_ports(3))
-    return made
-
-
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     require_triton()
@@ -78,7 +70,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 @pytest.fixture
 def pair(tiny: Tiny, tmp_path: Path) -> Iterator[Pair]:
     name = tiny.release.triton_name
-    first, second = (server_of(tiny.built_dir, tmp_path / word, name) for word in ("one", "two"))
+    first, second = (EmbeddedTriton(tiny.built_dir, tmp_path / word, [name], 60, 1) for word in ("one", "two"))
     with killed_afterwards(first), killed_afterwards(second):
         urls = {f"{tmp_path.name}-{word}": server.start() for word, server in (("one", first), ("two", second))}
         yield Pair((first, second), urls, tiny, read_canary(tiny.release, tiny.built_dir))
@@ -193,8 +185,7 @@ def test_one_with_another_build_behind_the_name_gets_no_batch_until_it_is_mended
     name = pair.tiny.release.triton_name
     kill(pair.servers[1])
     other = make_tiny(tmp_path / "other", weights=-TINY_WEIGHTS)
-    wrong = EmbeddedTriton(other.built_dir, tmp_path / "wrong", [name], 60, 1)
-    wrong.ports = pair.servers[1].ports
+    wrong = EmbeddedTriton(other.built_dir, tmp_path / "two", [name], 60, 1)  # at the address of the second
 
     async def use(gateway: Endpoints) -> None:
         wrong.start()

@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import os
 import signal
-import subprocess
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,12 +20,10 @@ from hilum.domain import Release
 from hilum.errors import Retry
 from hilum.models import canary, catalogue
 from hilum.telemetry import MODEL_HEALS
-from hilum.triton import command, runtime
 from hilum.triton.server import EmbeddedTriton
 from load_tests.serving import free_ports
 from tests.support.models import TINY_WEIGHTS, Tiny, make_tiny, pictures, tiny_logits
-from tests.support.triton import killed_afterwards, require_triton, stubs, with_gateway
-from tests.support.waiting import wait_for
+from tests.support.triton import RemoteTriton, killed_afterwards, require_triton, stubs, with_gateway
 
 T = TypeVar("T")
 
@@ -177,17 +174,8 @@ def test_a_batch_that_breaks_the_contract_is_refused_by_triton(rig: Rig, batch: 
 
 
 def test_a_remote_triton_that_loads_nothing_on_request_says_what_to_change(rig: Rig, tmp_path: Path) -> None:
-    wheel, ports = runtime.find(), command.Ports(*free_ports(3))
-    assert wheel is not None
-    backends = runtime.prepare(wheel, tmp_path) / "backends"
-    line = list(command.arguments(rig.tiny.built_dir / "embedded", [], backends, wheel.caches, ports, "hilum-test-", 1))
-    line[line.index("explicit")] = "none"
-    program = [str(wheel.tritonserver), *line]
-    with subprocess.Popen(program, env=runtime.environment(wheel), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as remote:
-        try:
-            wait_for(lambda: command.is_ready(ports.http))
-            stranger = dataclasses.replace(rig, url=f"127.0.0.1:{ports.grpc}")
-            with pytest.raises(Retry, match="start it with --model-control-mode=explicit"):
-                stranger.run(lambda gateway: gateway.heal(rig.tiny.release))
-        finally:
-            remote.terminate()
+    remote = RemoteTriton(rig.tiny.built_dir, tmp_path, [], mode="none")
+    with killed_afterwards(remote):
+        stranger = dataclasses.replace(rig, url=remote.start())
+        with pytest.raises(Retry, match="start it with --model-control-mode=explicit"):
+            stranger.run(lambda gateway: gateway.heal(rig.tiny.release))

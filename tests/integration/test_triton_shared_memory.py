@@ -17,11 +17,9 @@ import pytest
 
 from hilum.analyse.gateway import TritonGateway
 from hilum.analyse.regions import Regions
-from hilum.triton import command, runtime
 from hilum.triton.server import EmbeddedTriton
-from load_tests.serving import free_ports
 from tests.support.models import Tiny, make_tiny, pictures, tiny_logits
-from tests.support.triton import killed_afterwards, require_triton, with_gateway
+from tests.support.triton import RemoteTriton, killed_afterwards, require_triton, with_gateway
 from tests.support.waiting import wait_for
 
 _FOLDER = Path("/dev/shm")
@@ -36,17 +34,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 @pytest.fixture
 def server(tiny: Tiny, tmp_path: Path) -> Iterator[EmbeddedTriton]:
     with killed_afterwards(EmbeddedTriton(tiny.built_dir, tmp_path / "state", [tiny.release.triton_name], 60, 1)) as made:
-        made.start()
         yield made
 
 
 def run(url: str, use: Callable[[TritonGateway], Awaitable[None]]) -> None:
     with_gateway(url, use, shares_memory=True)
-
-
-def url_of(server: EmbeddedTriton) -> str:
-    assert server.ports is not None
-    return f"127.0.0.1:{server.ports.grpc}"
 
 
 async def ask(gateway: TritonGateway, tiny: Tiny, size: int, seed: int) -> None:
@@ -70,7 +62,7 @@ def test_requests_at_once_do_not_see_each_other_and_regions_are_used_again(serve
         assert names
         assert not [name for name in names if (_FOLDER / name).exists()], "a name is left for a killed process to leave behind"
 
-    run(url_of(server), use)
+    run(server.start(), use)
     wait_for(lambda: mapped(server.pid) == 0, what="Triton to let the regions go")
 
 
@@ -88,7 +80,7 @@ def test_a_triton_that_starts_anew_is_served_at_once(server: EmbeddedTriton, tin
         assert gateway._regions is not None, "it fell back to gRPC for good"
         assert mapped(server.pid) > 0
 
-    run(url_of(server), use)
+    run(server.start(), use)
 
 
 def test_images_in_memory_are_for_nobody_else_and_room_is_there_before_it_is_touched() -> None:
@@ -158,21 +150,12 @@ def test_a_triton_that_has_another_shared_memory_is_sent_grpc(tiny: Tiny, tmp_pa
     """As in a container of its own."""
     if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode != 0:
         pytest.skip("no mount namespace can be made here: it needs CAP_SYS_ADMIN")
-    wheel = runtime.find()
-    assert wheel is not None
-    http, grpc, metrics = free_ports(3)
-    backends = runtime.prepare(wheel, tmp_path) / "backends"
-    names, ports = [tiny.release.triton_name], command.Ports(http, grpc, metrics)
-    line = command.arguments(tiny.built_dir / "embedded", names, backends, wheel.caches, ports, "hilum-test-", 1)
-    apart = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$0" "$@"', str(wheel.tritonserver), *line]
+    apart = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$0" "$@"']
+    remote = RemoteTriton(tiny.built_dir, tmp_path, [tiny.release.triton_name], before=apart)
 
     async def use(gateway: TritonGateway) -> None:
         await asyncio.gather(*(ask(gateway, tiny, 4, seed) for seed in range(3)))
         assert gateway._regions is None
 
-    with subprocess.Popen(apart, env=runtime.environment(wheel), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as remote:
-        try:
-            wait_for(lambda: command.is_ready(ports.http))
-            run(f"127.0.0.1:{ports.grpc}", use)
-        finally:
-            remote.terminate()
+    with killed_afterwards(remote):
+        run(remote.start(), use)

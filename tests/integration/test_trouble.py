@@ -16,8 +16,6 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from hilum.deliver.send import SendReport, send
-from hilum.triton.command import Ports
-from hilum.triton.server import EmbeddedTriton
 from load_tests.serving import Hilum
 from tests.support.decoding import reading_of
 from tests.support.installation import (
@@ -35,7 +33,7 @@ from tests.support.models import Tiny, make_tiny
 from tests.support.peers import StoreScp
 from tests.support.postgres import fresh_database
 from tests.support.raw_scu import RawScu
-from tests.support.triton import killed_afterwards
+from tests.support.triton import RemoteTriton, killed_afterwards
 
 pytestmark = pytest.mark.slow
 
@@ -62,10 +60,9 @@ def down_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> Iterator[list[EmbeddedTriton]]:
+def pair(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> Iterator[list[RemoteTriton]]:
     """Two Tritons that are not started yet."""
-    ports = free_ports(2)
-    made = [_triton_at(port, tiny, tmp_path_factory.mktemp("triton"), [tiny.release.triton_name]) for port in ports]
+    made = [RemoteTriton(tiny.built_dir, tmp_path_factory.mktemp("triton"), [tiny.release.triton_name]) for _ in range(2)]
     with killed_afterwards(made[0]), killed_afterwards(made[1]):
         yield made
 
@@ -77,7 +74,7 @@ def server(
     ledger_url: str,
     refuser: StoreScp,
     down_port: int,
-    pair: list[EmbeddedTriton],
+    pair: list[RemoteTriton],
 ) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("trouble")
     destinations = {
@@ -86,7 +83,7 @@ def server(
         "aside": {"kind": "folder", "path": str(folder / "aside")},
     }
     sections: dict[str, Any] = {
-        "triton": {"urls": list(map(_url, pair))},
+        "triton": {"urls": [triton.url for triton in pair]},
         "analyse": {"canary_seconds": 1.0, "decode_processes": 1},
         "receive": {"ae_titles": ["HILUM", "READ"]},
         "routes.HILUM": {"destinations": ["down", "refuser"]},
@@ -98,7 +95,7 @@ def server(
 
 
 @pytest.fixture
-def reading(server: Hilum, pair: list[EmbeddedTriton]) -> Hilum:
+def reading(server: Hilum, pair: list[RemoteTriton]) -> Hilum:
     """The server, with both Tritons in use."""
     for triton in pair:
         if triton.pid is None:
@@ -119,13 +116,13 @@ def send_to_read(server: Hilum, paths: Sequence[Path]) -> SendReport:
     return send(paths, "127.0.0.1", server.dicom_port, "READ", "MODALITY")
 
 
-def test_absent_tritons_do_not_take_the_listener_away(server: Hilum, pair: list[EmbeddedTriton], tmp_path: Path) -> None:
+def test_absent_tritons_do_not_take_the_listener_away(server: Hilum, pair: list[RemoteTriton], tmp_path: Path) -> None:
     images = small_study(32, views=("PA",))
     assert send_to_read(server, save_all(tmp_path, images)).is_ok
     assert not _ready(server, "analyse")
     problem = server.get("/health/ready?role=analyse").text
     for triton in pair:
-        wait_for(lambda triton=triton: _url(triton) in server.get("/health/ready?role=analyse").text, what=f"the reason in {problem}")
+        wait_for(lambda triton=triton: triton.url in server.get("/health/ready?role=analyse").text, what=f"the reason in {problem}")
     with RawScu(server.dicom_port) as modality:
         assert modality.echo() == 0
     waiting = reading_of(server, images[0])
@@ -135,7 +132,7 @@ def test_absent_tritons_do_not_take_the_listener_away(server: Hilum, pair: list[
     wait_for(lambda: _ready(server, "analyse"), what="readiness")
 
 
-def test_one_of_two_tritons_dies_under_load_and_comes_back(reading: Hilum, pair: list[EmbeddedTriton], tmp_path: Path) -> None:
+def test_one_of_two_tritons_dies_under_load_and_comes_back(reading: Hilum, pair: list[RemoteTriton], tmp_path: Path) -> None:
     """Every image is read at the first try that counts; the one that was away reads again."""
     server, studies = reading, [small_study(seed) for seed in range(50, 57)]
     before = [_answered(server, triton) for triton in pair]
@@ -144,7 +141,7 @@ def test_one_of_two_tritons_dies_under_load_and_comes_back(reading: Hilum, pair:
         if number == 2:
             assert pair[0].pid is not None
             os.kill(pair[0].pid, signal.SIGKILL)
-            wait_for(lambda: f"Triton {_url(pair[0])} is out" in server.get("/health/ready?role=analyse").text, what="its name")
+            wait_for(lambda: f"Triton {pair[0].url} is out" in server.get("/health/ready?role=analyse").text, what="its name")
             assert _ready(server, "analyse")
         if number == 4:
             pair[0].start()
@@ -176,22 +173,9 @@ def test_a_pacs_that_is_down_and_one_that_refuses(reading: Hilum, tmp_path: Path
     assert (answer.status_code, answer.json()["requeued"]) == (200, 1)
 
 
-def _triton_at(port: int, tiny: Tiny, folder: Path, names: list[str]) -> EmbeddedTriton:
-    made = EmbeddedTriton(tiny.built_dir, folder, names)
-    http, metrics = free_ports(2)
-    made.ports = Ports(http, port, metrics)
-    return made
-
-
-def _url(triton: EmbeddedTriton) -> str:
-    """Where the server looks for it."""
-    assert triton.ports is not None
-    return f"127.0.0.1:{triton.ports.grpc}"
-
-
-def _answered(server: Hilum, triton: EmbeddedTriton) -> float:
+def _answered(server: Hilum, triton: RemoteTriton) -> float:
     """Requests that this endpoint has answered, by the server's own metrics."""
-    line = f'hilum_triton_requests_total{{endpoint="{_url(triton)}",outcome="answered"}} '
+    line = f'hilum_triton_requests_total{{endpoint="{triton.url}",outcome="answered"}} '
     return sum(float(found.removeprefix(line)) for found in server.get("/metrics").text.splitlines() if found.startswith(line))
 
 

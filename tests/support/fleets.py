@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +28,7 @@ class Engines:
     wrong: set[str] = field(default_factory=set)
     blurred: set[str] = field(default_factory=set)
     away: bool = False
+    ours: set[str] = field(default_factory=set)
 
     async def infer(self, release: Release, batch: np.ndarray[Any, Any]) -> Inference:
         return Inference(tiny_logits(batch) + (release.id in self.wrong), None)
@@ -44,6 +46,9 @@ class Engines:
 
     async def check_canary(self, release: Release, canary: KnownAnswer) -> str | None:
         return canary_problem(release, await self.infer(release, canary.image), canary)
+
+    async def look_for_foreign(self, ours: Collection[str]) -> None:
+        self.ours = set(ours)
 
     async def pixels(self, release: Release) -> str | None:
         return "another precision" if release.id in self.blurred else None

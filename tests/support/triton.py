@@ -6,7 +6,9 @@ import asyncio
 import ipaddress
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator
+import socket
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -14,15 +16,80 @@ from typing import TypeVar
 import pytest
 
 from hilum.analyse.gateway import TritonGateway
-from hilum.triton import runtime
+from hilum.triton import command, leftovers, runtime
 from hilum.triton.server import EmbeddedTriton
+from load_tests.serving import free_ports
+from tests.support.certificates import Identity
 from tests.support.processes import children_of
+from tests.support.waiting import wait_for
 
 T = TypeVar("T")
+AnyTriton = TypeVar("AnyTriton", "EmbeddedTriton", "RemoteTriton")
+
+
+class RemoteTriton:
+    """A tritonserver as somebody else runs it: gRPC on a TCP port of loopback, no sandbox, no supervisor."""
+
+    def __init__(
+        self, built_dir: Path, folder: Path, names: Sequence[str], *options: str, mode: str = "explicit", before: Sequence[str] = ()
+    ) -> None:
+        self.port = free_ports(1)[0]
+        self.url = f"127.0.0.1:{self.port}"
+        self._repository, self._folder, self._names = built_dir / "embedded", folder, names
+        self._options, self._mode, self._before = options, mode, before
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process else None
+
+    def poll(self) -> int | None:
+        return self._process.poll() if self._process else None
+
+    def start(self) -> str:
+        wheel = runtime.find()
+        assert wheel is not None
+        self._folder.mkdir(parents=True, exist_ok=True)
+        backends, prefix = runtime.prepare(wheel, self._folder) / "backends", leftovers.prefix(self._folder)
+        fixed = self._repository, self._names, backends, wheel.caches, prefix
+        line = list(command.arguments(*fixed, 1, address="127.0.0.1", port=self.port))
+        line[line.index("explicit")] = self._mode
+        with (self._folder / "tritonserver.log").open("ab") as sink:
+            self._process = subprocess.Popen(
+                [*self._before, str(wheel.tritonserver), *line, *self._options],
+                env=runtime.environment(wheel, self._folder),
+                stdout=sink,
+                stderr=sink,
+            )
+        wait_for(self._listens, 60, "tritonserver")
+        return self.url
+
+    def stop(self) -> int | None:
+        if self._process is None:
+            return None
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        leftovers.sweep(leftovers.prefix(self._folder))
+        return self._process.returncode
+
+    def _listens(self) -> bool:
+        assert self.poll() is None, (self._folder / "tritonserver.log").read_text()[-2000:]
+        with socket.socket() as asking:
+            return asking.connect_ex(("127.0.0.1", self.port)) == 0
+
+
+def mutual_tls(server: Identity, authority: Path) -> list[str]:
+    """Options of a tritonserver that shows this certificate and takes those of this authority."""
+    files = {"server-cert": server.certificate, "server-key": server.key, "root-cert": authority}
+    return ["--grpc-use-ssl-mutual", "true", *(f"--grpc-{name}={file}" for name, file in files.items())]
 
 
 @contextmanager
-def killed_afterwards(server: EmbeddedTriton) -> Iterator[EmbeddedTriton]:
+def killed_afterwards(server: AnyTriton) -> Iterator[AnyTriton]:
     """The server, ended at once when the test is over: its own polite end takes two seconds."""
     try:
         yield server

@@ -7,10 +7,12 @@ at all goes to an address where nobody answers. So a Triton that hangs costs the
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Final
 
 from hilum import telemetry
 from hilum.analyse.answers import Away, Inference, KnownAnswer, NotLoaded, WrongAnswer, canary_problem
+from hilum.analyse.credentials import Credentials
 from hilum.analyse.gateway import TritonGateway
 from hilum.analyse.regions import Batch
 from hilum.domain import Release
@@ -23,8 +25,12 @@ log = telemetry.logger("analyse")
 class Endpoint:
     """Fit for a release once it has given the release's known answer, and as long as it answers."""
 
-    def __init__(self, name: str, url: str, deadline_seconds: float, *, shares_memory: bool = False) -> None:
-        self.name, self.gateway = name, TritonGateway(url, deadline_seconds, shares_memory=shares_memory)
+    def __init__(
+        self, name: str, url: str, deadline_seconds: float, *, shares_memory: bool = False, credentials: Credentials | None = None
+    ) -> None:
+        self.name = name
+        self.gateway = TritonGateway(url, deadline_seconds, shares_memory=shares_memory, credentials=credentials)
+        self.foreign: tuple[str, ...] = ()
         self.in_flight, self._url = 0, url
         self._proved: set[str] = set()
         self._problems: dict[str, str] = {}
@@ -85,6 +91,17 @@ class Endpoint:
             problem = await self._check(release, canary)
         self._settle(release, problem)
         return problem
+
+    async def look_for_foreign(self, ours: Collection[str]) -> None:
+        """Which models it has loaded that are none of these: somebody else can load models there, and so run code."""
+        served = None if self.is_open else await self.gateway.served()
+        if served is None:
+            return
+        foreign = tuple(name for name in served if name not in ours)
+        if foreign != self.foreign:
+            log.warning("foreign_models" if foreign else "foreign_models_gone", endpoint=self.name, models=list(foreign or self.foreign))
+        self.foreign = foreign
+        telemetry.TRITON_FOREIGN_MODELS.labels(self.name).set(len(foreign))
 
     def forget(self, release: Release) -> None:
         """The release is not to be served any more."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 
 from hilum.analyse.answers import Away, Inference, KnownAnswer
+from hilum.analyse.credentials import Credentials
 from hilum.analyse.endpoint import Endpoint
 from hilum.analyse.regions import Batch
 from hilum.domain import Release
@@ -28,9 +29,12 @@ class Endpoints:
     `shares_memory`: batches go by shared memory to endpoints at a Unix socket or a loopback address.
     """
 
-    def __init__(self, urls: Mapping[str, str], deadline_seconds: float, *, shares_memory: bool = True) -> None:
+    def __init__(
+        self, urls: Mapping[str, str], deadline_seconds: float, *, shares_memory: bool = True, credentials: Credentials | None = None
+    ) -> None:
         self._endpoints = [
-            Endpoint(name, url, deadline_seconds, shares_memory=shares_memory and _is_here(url)) for name, url in urls.items()
+            Endpoint(name, url, deadline_seconds, shares_memory=shares_memory and _is_here(url), credentials=credentials)
+            for name, url in urls.items()
         ]
         self._known: dict[str, tuple[Release, KnownAnswer]] = {}
         self._mending: dict[str, asyncio.Task[None]] = {}
@@ -49,6 +53,14 @@ class Endpoints:
     def problems(self) -> list[str]:
         """What is wrong with which endpoint, for people. Any thread may ask."""
         return [f"Triton {endpoint.name} is out: {endpoint.problem}" for endpoint in self._endpoints if endpoint.problem]
+
+    def warnings(self) -> list[str]:
+        """What somebody should look at although every release is served. Any thread may ask."""
+        return [f"Triton {each.name} {foreign_in_words(each.foreign)}" for each in self._endpoints if each.foreign]
+
+    async def look_for_foreign(self, ours: Collection[str]) -> None:
+        """Models that are loaded and none of these, at every endpoint."""
+        await asyncio.gather(*(endpoint.look_for_foreign(ours) for endpoint in self._endpoints))
 
     async def infer(self, release: Release, batch: Batch) -> Inference:
         """(B, C, H, W), or (C, H, W) of each image, in the wire dtype → (B, L) logits.
@@ -160,6 +172,11 @@ class Endpoints:
             return False
         problems = [await endpoint.check(release, canary) for release, canary in list(self._known.values())]
         return not any(problems)
+
+
+def foreign_in_words(models: Collection[str]) -> str:
+    """What is behind "Triton ... "."""
+    return f"has loaded models that are not ours: {', '.join(models)}"
 
 
 def _is_here(url: str) -> bool:

@@ -27,6 +27,7 @@ from hilum.analyse.answers import (
     explained,
     first_line,
 )
+from hilum.analyse.credentials import Credentials
 from hilum.analyse.regions import Batch, Regions
 from hilum.domain import Release
 from hilum.errors import Retry
@@ -41,6 +42,7 @@ _CHANNEL: Final = (
     ("grpc.min_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
+_NOT_SERVED: Final = ("", "UNAVAILABLE")  # it lies in the repository, and was never loaded, or is no more
 _HEAL_SECONDS: Final = 60.0  # a model of 350 MB loads in a few seconds
 _ASK_SECONDS: Final = 5.0  # questions about the server never wait behind a model's batches
 log = telemetry.logger("analyse")
@@ -49,11 +51,14 @@ log = telemetry.logger("analyse")
 class TritonGateway:
     """One channel to one Triton. `infer` may run several times at once; batch sizes and order are the caller's.
 
-    `shares_memory`: it is on this machine, so batches go by shared memory, as long as it can map ours.
+    `shares_memory`: it is on this machine, so batches go by shared memory, as long as it can map ours. `credentials`: of a Triton
+    that somebody else runs; none: nothing is encrypted.
     """
 
-    def __init__(self, url: str, deadline_seconds: float, *, shares_memory: bool = False) -> None:
-        self._client = triton.InferenceServerClient(url, channel_args=list(_CHANNEL))
+    def __init__(self, url: str, deadline_seconds: float, *, shares_memory: bool = False, credentials: Credentials | None = None) -> None:
+        secured = credentials.channel() if credentials else None
+        options = [*_CHANNEL, *(credentials.options if credentials else ())]
+        self._client = triton.InferenceServerClient(url, creds=secured, channel_args=options)
         self._url = url
         self._deadline = deadline_seconds
         self._regions = Regions(self._register) if shares_memory else None
@@ -137,6 +142,14 @@ class TritonGateway:
             return bool(await self._client.is_model_ready(release.triton_name, client_timeout=_ASK_SECONDS))
         except InferenceServerException:
             return False
+
+    async def served(self) -> list[str] | None:
+        """Triton's names of all models that it has loaded, whoever asked for them; None: it does not answer."""
+        try:
+            index = await self._client.get_model_repository_index(client_timeout=_ASK_SECONDS)
+        except InferenceServerException:
+            return None
+        return sorted({model.name for model in index.models if model.state not in _NOT_SERVED})
 
     async def load(self, release: Release) -> None:
         """Load a built release into a Triton that runs in explicit mode. Raises Retry when that fails."""

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 
 from hilum import telemetry
+from hilum.analyse import credentials
 from hilum.analyse.analyser import Analyser
 from hilum.analyse.decode_pool import DecodePool
 from hilum.analyse.endpoints import Endpoints
@@ -43,7 +44,8 @@ async def _analyse(charge: Charge, settings: Settings, ledger: Ledger, stopping:
     catalogue = Catalogue(settings, rollouts.manifest)
     archive = Archive(settings.archive_dir)
     urls = _urls(charge, settings)
-    gateway = Endpoints(urls, settings.analyse.deadline_seconds, shares_memory=settings.triton.shared_memory)
+    memory, secured = settings.triton.shared_memory, credentials.read(settings.triton)
+    gateway = Endpoints(urls, settings.analyse.deadline_seconds, shares_memory=memory, credentials=secured)
     pool = _decode_pool(settings.analyse)
     owner = begin_life(ledger, "analyser")
     fleet = Fleet(settings, catalogue, rollouts, gateway, _pixels(pool, settings.analyse), owner)
@@ -89,12 +91,12 @@ def _readiness(fleet: Fleet, gateway: Endpoints, loop: StageLoop) -> tuple[bool,
     if loop.problem:
         return False, loop.problem
     is_ready, problem = fleet.readiness()
-    problems = dict.fromkeys(item for item in (problem, *gateway.problems()) if item)
+    problems = dict.fromkeys(item for item in (problem, *gateway.problems(), *gateway.warnings()) if item)
     return is_ready and gateway.has_room(), "; ".join(problems)[:500]
 
 
 def _urls(charge: Charge, settings: Settings) -> dict[str, str]:
-    """Name to gRPC address of each endpoint. The embedded one's port changes with each start, so it bears another name in metrics."""
+    """Name to gRPC address of each endpoint. The embedded one bears a short name in metrics."""
     return {url: url for url in settings.triton.addresses} or {"embedded": charge.triton_url}
 
 

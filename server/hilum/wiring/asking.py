@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 
+from hilum.analyse import credentials
 from hilum.analyse.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
@@ -24,12 +25,12 @@ def ask(settings: Settings, release_id: str) -> Iterator[Line]:
         yield from (refused(release_id, problem) for problem in error.problems)
         return
     for url in settings.triton.addresses:
-        problems = asyncio.run(_ask(url, settings.analyse.deadline_seconds, release, known))
+        problems = asyncio.run(_ask(settings, url, release, known))
         yield from (_line(f"Triton at {url}: {case.name}", release, problem) for case, problem in zip(known, problems, strict=True))
 
 
-async def _ask(url: str, deadline_seconds: float, release: Release, known: Sequence[Canary]) -> list[str | None]:
-    gateway = TritonGateway(url, deadline_seconds)
+async def _ask(settings: Settings, url: str, release: Release, known: Sequence[Canary]) -> list[str | None]:
+    gateway = TritonGateway(url, settings.analyse.deadline_seconds, credentials=credentials.read(settings.triton))
     try:
         return [await gateway.check_canary(release, case) for case in known]
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hilum.analyse import credentials
 from hilum.analyse.answers import Array
 from hilum.analyse.endpoints import Endpoints
 from hilum.domain import Release
@@ -70,7 +71,8 @@ def _served(settings: Settings, release: Release) -> Iterator[Mapping[str, str]]
 
 async def _measured(settings: Settings, urls: Mapping[str, str], release: Release, canary: Canary, seconds: float) -> list[Speed]:
     in_flight = settings.analyse.batches_in_flight * len(urls)
-    gateway = Endpoints(urls, settings.analyse.deadline_seconds, shares_memory=settings.triton.shared_memory)
+    memory, secured = settings.triton.shared_memory, credentials.read(settings.triton)
+    gateway = Endpoints(urls, settings.analyse.deadline_seconds, shares_memory=memory, credentials=secured)
     try:
         if (problem := await gateway.check_canary(release, canary)) is not None:
             raise ConfigurationError([problem])

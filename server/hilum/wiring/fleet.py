@@ -56,6 +56,7 @@ class Fleet:
         patience_seconds: float = 30.0,
     ) -> None:
         self._settings, self._catalogue, self._rollouts, self._who = settings, catalogue, rollouts, who
+        self._engines = engines
         self._prover, self._patience_seconds = Prover(engines, pixels, settings.built_dir), patience_seconds
         self._plan = plan_of(settings.active_releases, ())
         self._asked: set[str] = set()
@@ -181,6 +182,12 @@ class Fleet:
                 await self._judge(self._plan.proving[name], name, problem)
             else:
                 self._note(name, problem)
+        await self._engines.look_for_foreign(self._ours())
+
+    def _ours(self) -> set[str]:
+        """Triton's names of every release that has a manifest, of what is loaded, and of what others may serve there."""
+        releases = {**self._catalogue, **self._loaded}.values()
+        return {*self._settings.triton.other_models, *(release.triton_name for release in releases)}
 
     async def _check(self, name: str) -> str | None:
         if name not in self._loaded:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +30,9 @@ class Engines(Protocol):
 
     async def check_canary(self, release: Release, canary: KnownAnswer) -> str | None:
         """None: it gives the known answer. Else what is wrong."""
+
+    async def look_for_foreign(self, ours: Collection[str]) -> None:
+        """Note the models that are loaded and have none of these names."""
 
 
 Pixels = Callable[[Release], Awaitable[str | None]]

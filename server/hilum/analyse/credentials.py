@@ -1,0 +1,75 @@
+"""How a Triton that somebody else runs knows us, and we it: TLS, our certificate, a bearer token."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+
+from hilum.dimse.own_certificate import load_own_certificate
+from hilum.errors import ConfigurationError
+from hilum.settings import Triton, printable_token
+
+_TARGET_NAME: Final = "grpc.ssl_target_name_override"
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """PEM texts; None: the system's authorities, no certificate of ours. `server_name`: in its certificate; empty: that of the address."""
+
+    authorities: bytes | None
+    certificate: bytes | None = field(repr=False)
+    key: bytes | None = field(repr=False)
+    server_name: str
+    token: str = field(repr=False)
+
+    def channel(self) -> Any:  # noqa: ANN401 - grpc has no types
+        """As gRPC takes them. The token goes with each call, and over TLS only."""
+        made = grpc.ssl_channel_credentials(self.authorities, self.key, self.certificate)
+        return grpc.composite_channel_credentials(made, grpc.access_token_call_credentials(self.token)) if self.token else made
+
+    @property
+    def options(self) -> tuple[tuple[str, str], ...]:
+        """Of the channel."""
+        return ((_TARGET_NAME, self.server_name),) if self.server_name else ()
+
+
+def read(settings: Triton) -> Credentials | None:
+    """None: nothing is encrypted, and nobody is asked for anything. Raises ConfigurationError: a file cannot be used."""
+    if not settings.tls:
+        return None
+    try:
+        _require_usable(settings)
+        files = settings.ca_file, settings.certificate_file, settings.key_file
+        authorities, certificate, key = (None if file is None else file.read_bytes() for file in files)
+        return Credentials(authorities, certificate, key, settings.tls_server_name, _token(settings))
+    except (OSError, ValueError) as error:
+        named = getattr(error, "filename", None) or ", ".join(str(file) for file in _files(settings))
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigurationError([f"triton: TLS to it cannot begin with {named}: {reason}"]) from error
+
+
+def _files(settings: Triton) -> list[Path]:
+    return [file for file in (settings.ca_file, settings.certificate_file, settings.key_file) if file]
+
+
+def _require_usable(settings: Triton) -> None:
+    """OpenSSL says at once what gRPC would say of every connection, as that key and certificate do not belong together."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if settings.ca_file is not None:
+        context.load_verify_locations(settings.ca_file)
+    if settings.certificate_file is not None:
+        load_own_certificate(context, settings.certificate_file, settings.key_file)
+
+
+def _token(settings: Triton) -> str:
+    """A file ends with a line end. Raises OSError, ValueError."""
+    if settings.token_file is None:
+        return settings.token
+    token = printable_token(settings.token_file.read_text(encoding="utf-8").rstrip("\r\n"))
+    if not token:
+        raise ValueError(f"{settings.token_file} is empty")
+    return token
