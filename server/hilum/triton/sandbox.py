@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from hilum.triton import landlock, seccomp
+from hilum.triton import capabilities, landlock, seccomp
 
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - where shm_open(3) makes its files on Linux
 _UMASK: Final = 0o077
@@ -52,6 +52,7 @@ class Sandbox:
         """Give up the rest, for this process and all its children, for good. Raises OSError where the filter cannot be had."""
         os.umask(_UMASK)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        capabilities.drop()
         landlock.restrict(self._rules(), [self.collector_port] if self.collector_port else [])
         seccomp.restrict(seccomp.denials(has_collector=bool(self.collector_port)))
 
@@ -63,7 +64,7 @@ class Sandbox:
 
     def seen(self, paths: Iterable[Path]) -> list[Path]:
         """Those of these paths that it could read: they lie in a folder that it needs."""
-        open_to_it = (*_SYSTEM, *self.readable, *self.writable)
+        open_to_it = (*_SYSTEM, *self.readable, *self.writable, _TEMPORARY)
         return [path for path in paths if any(_real(path).is_relative_to(_real(folder)) for folder in open_to_it)]
 
 
