@@ -338,6 +338,11 @@ def _grpc_address(value: str) -> str:
 GrpcAddress = Annotated[str, AfterValidator(_grpc_address)]
 
 
+def is_loopback(host: str) -> bool:
+    """Whether it is this machine, by its usual names."""
+    return host.strip("[]") in _LOOPBACK
+
+
 def printable_token(value: str) -> str:
     """A header cannot carry others (RFC 9110 5.5), so nobody would get in. From a file it often has a line end. Raises ValueError."""
     if value != value.strip() or any(unicodedata.category(letter) == "Cc" for letter in value):

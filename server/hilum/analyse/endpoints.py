@@ -17,10 +17,10 @@ from hilum.analyse.endpoint import Endpoint
 from hilum.analyse.regions import Batch
 from hilum.domain import Release
 from hilum.errors import Retry
+from hilum.settings import is_loopback
 
 _KNOCK_SECONDS: Final = 1.0
 _UNSERVED_SECONDS: Final = 5.0  # until an image is looked at again whose release is out while others are served
-_LOOPBACK: Final = ("127.0.0.1", "[::1]", "localhost")
 
 
 class Endpoints:
@@ -180,4 +180,4 @@ def foreign_in_words(models: Collection[str]) -> str:
 
 
 def _is_here(url: str) -> bool:
-    return url.startswith("unix:") or url.rpartition(":")[0] in _LOOPBACK
+    return url.startswith("unix:") or is_loopback(url.rpartition(":")[0])

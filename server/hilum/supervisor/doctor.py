@@ -27,7 +27,7 @@ from hilum.supervisor.check_audit import collector_files, collector_waits
 from hilum.supervisor.check_hosts import clock, waiting
 from hilum.supervisor.check_ledger import ledger_file
 from hilum.supervisor.check_peers import authority, certificate, gone, peers, revocations
-from hilum.triton.runtime import preflight
+from hilum.supervisor.check_triton import triton_checks
 from hilum.wiring.releases import active_releases
 from hilum.wiring.rollouts import RolloutVerbs, in_words
 from hilum.wiring.sockets import bind
@@ -60,7 +60,7 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
         yield from unless_refused("destinations", gone(settings))
         yield from unless_refused("audit", collector_waits(settings))
     yield from unless_refused("audit collector", collector_files(settings))
-    yield from unless_refused("triton", _triton(settings))
+    yield from unless_refused("triton", triton_checks(settings))
     for name, watch in settings.watch.items():
         yield from unless_refused(f"watch {name}", _watched(name, watch))
     yield from (_sender(title, sender) for title, sender in settings.senders.items())
@@ -257,16 +257,3 @@ def _not_loadable(verbs: RolloutVerbs, item: dict[str, Any]) -> str | None:
     except CannotRollOut as error:
         return str(error)
     return None
-
-
-def _triton(settings: Settings) -> Iterator[Check]:
-    for address in settings.triton.addresses:
-        host, _, port = address.rpartition(":")
-        advice = "Nothing answers there: start that Triton, or set triton.url or triton.urls (none: embedded)."
-        yield Check("triton", accepts(host, int(port)), address, advice)
-    if settings.triton.addresses:
-        return
-    problems = preflight()
-    yield from (Check("triton", ok=False, detail=problem) for problem in problems)
-    if not problems:
-        yield Check("triton", ok=True, detail="embedded tritonserver can start")

@@ -75,7 +75,8 @@ def _real(path: Path | str) -> Path:
 def python_folders() -> tuple[str, ...]:
     """Where this Python, its packages and the libraries that it was told of lie."""
     told = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    return tuple(dict.fromkeys(filter(None, (sys.prefix, sys.base_prefix, *told))))
+    ours = str(Path(__file__).parents[2])  # a developer's is elsewhere than the packages
+    return tuple(dict.fromkeys(filter(None, (sys.prefix, sys.base_prefix, ours, *told))))
 
 
 def problem() -> str | None:

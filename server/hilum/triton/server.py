@@ -68,6 +68,11 @@ class EmbeddedTriton:
         """What tritonserver itself writes; it holds no patient data."""
         return self._state_dir / "run/tritonserver.log"
 
+    @property
+    def usual_folder(self) -> Path:
+        """Where its socket lies, unless that name is too long for one."""
+        return self._state_dir / "run/triton"
+
     def poll(self) -> int | None:
         """Exit status, None while it runs (and before it was started)."""
         return self._process.poll() if self._process else None
@@ -121,7 +126,7 @@ class EmbeddedTriton:
 
     def _own_folder(self) -> Path:
         """For its socket and its temporary files, empty, and closed to others; elsewhere if its name is too long for a socket."""
-        folder = self._state_dir / "run/triton"
+        folder = self.usual_folder
         if command.fits(folder):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(mode=0o700, parents=True)

@@ -29,6 +29,19 @@ def ask(settings: Settings, release_id: str) -> Iterator[Line]:
         yield from (_line(f"Triton at {url}: {case.name}", release, problem) for case, problem in zip(known, problems, strict=True))
 
 
+def served(settings: Settings, urls: Sequence[str]) -> dict[str, list[str] | None]:
+    """What each address has loaded; None: it does not answer. Raises ConfigurationError."""
+    return {url: asyncio.run(_served(settings, url)) for url in urls}
+
+
+async def _served(settings: Settings, url: str) -> list[str] | None:
+    gateway = TritonGateway(url, settings.analyse.deadline_seconds, credentials=credentials.read(settings.triton))
+    try:
+        return await gateway.served()
+    finally:
+        await gateway.close()
+
+
 async def _ask(settings: Settings, url: str, release: Release, known: Sequence[Canary]) -> list[str | None]:
     gateway = TritonGateway(url, settings.analyse.deadline_seconds, credentials=credentials.read(settings.triton))
     try:

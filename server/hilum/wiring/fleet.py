@@ -19,7 +19,7 @@ from hilum.store.database import AWAY
 from hilum.store.rollouts import CannotRollOut, Rollouts
 from hilum.wiring.fleet_plan import Plan, plan_of
 from hilum.wiring.proving import Engines, Pixels, Prover
-from hilum.wiring.releases import Catalogue
+from hilum.wiring.releases import Catalogue, triton_names
 
 _FOLLOW_SECONDS: Final = 1.0
 _LOADING_SECONDS: Final = 1.0  # until a reading whose release is being loaded is tried again
@@ -182,12 +182,7 @@ class Fleet:
                 await self._judge(self._plan.proving[name], name, problem)
             else:
                 self._note(name, problem)
-        await self._engines.look_for_foreign(self._ours())
-
-    def _ours(self) -> set[str]:
-        """Triton's names of every release that has a manifest, of what is loaded, and of what others may serve there."""
-        releases = {**self._catalogue, **self._loaded}.values()
-        return {*self._settings.triton.other_models, *(release.triton_name for release in releases)}
+        await self._engines.look_for_foreign(triton_names(self._settings, {*self._catalogue, *self._loaded}))
 
     async def _check(self, name: str) -> str | None:
         if name not in self._loaded:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from hilum import telemetry
 from hilum.domain import Release
 from hilum.errors import ConfigurationError, Retry
-from hilum.models import manifest
+from hilum.models import identity, manifest
 from hilum.models.catalogue import load_catalogue, load_manifests
 from hilum.settings import Settings
 from hilum.store.database import AWAY
@@ -93,6 +93,11 @@ class Catalogue(Mapping[str, Release]):
         if found.is_proved:
             self._settled.add(name)
         return release
+
+
+def triton_names(settings: Settings, releases: Iterable[str]) -> set[str]:
+    """Triton's names of these releases, and of what others may serve there."""
+    return {*settings.triton.other_models, *(identity.triton_name(*name.split("@", 1)) for name in releases)}
 
 
 def load_releases(settings: Settings, kept: Mapping[str, Release] | None = None) -> dict[str, Release]:
