@@ -19,15 +19,18 @@ import numpy as np
 import pytest
 import tritonclient.grpc.aio as triton
 
+from hilum.analyse import credentials
 from hilum.analyse.endpoints import Endpoints
 from hilum.analyse.gateway import TritonGateway
 from hilum.models.canary import read_canary
+from hilum.settings import Triton as TritonSettings
 from hilum.telemetry import TRITON_FOREIGN_MODELS
 from hilum.triton import landlock, leftovers
 from hilum.triton.server import EmbeddedTriton
+from tests.support.certificates import Authority
 from tests.support.models import Tiny, make_tiny, pictures, tiny_logits
 from tests.support.processes import children_of
-from tests.support.triton import killed_afterwards, listening, require_triton
+from tests.support.triton import RemoteTriton, killed_afterwards, listening, mutual_tls, require_triton
 
 SERVER, STRANGER = 41001, 41002
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two other accounts (setpriv)")
@@ -273,3 +276,30 @@ def test_a_model_that_is_not_ours_is_named(tiny: Tiny, state: Path) -> None:
     with killed_afterwards(open_to_us) as running:
         said = asyncio.run(use(running.start()))
     assert said == [[], ["Triton foreign has loaded models that are not ours: theirs"], []]
+
+
+def test_a_remote_triton_is_asked_over_mutual_tls(tiny: Tiny, tmp_path: Path) -> None:
+    ours, strangers = Authority(tmp_path / "ours"), Authority(tmp_path / "strangers")
+    theirs, own, other = ours.identity("triton", "IP:127.0.0.1"), ours.identity("hilum"), strangers.identity("stranger")
+    remote = RemoteTriton(tiny.built_dir, tmp_path / "remote", [tiny.release.triton_name], *mutual_tls(theirs, ours.file))
+
+    def problem(**settings: object) -> str | None:
+        async def ask() -> str | None:
+            found = credentials.read(TritonSettings(url=remote.url, **settings))
+            gateway = Endpoints({"tls": remote.url}, 5, credentials=found)
+            try:
+                return await gateway.check_canary(tiny.release, read_canary(tiny.release, tiny.built_dir))
+            finally:
+                await gateway.close()
+
+        return asyncio.run(ask())
+
+    with killed_afterwards(remote):
+        remote.start()
+        shown = {"tls": True, "ca_file": ours.file}
+        assert problem(**shown, certificate_file=own.certificate, key_file=own.key) is None
+        refused = f"Triton at {remote.url} does not answer"
+        assert refused in str(problem())
+        assert refused in str(problem(**shown))
+        assert refused in str(problem(**shown, certificate_file=other.certificate, key_file=other.key))
+        assert refused in str(problem(tls=True, ca_file=strangers.file, certificate_file=own.certificate, key_file=own.key))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -13,8 +14,12 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype
 
 from hilum.analyse.answers import Inference, WrongAnswer
+from hilum.analyse.credentials import read
 from hilum.analyse.gateway import TritonGateway
 from hilum.domain import Code, Label, Release
+from hilum.errors import ConfigurationError
+from hilum.settings import Triton
+from tests.support.certificates import Authority
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -31,8 +36,10 @@ class Answering(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
 
     def __init__(self, arrays: dict[str, Array]) -> None:
         self._arrays = arrays
+        self.metadata: dict[str, str] = {}
 
     async def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's
+        self.metadata = dict(context.invocation_metadata())
         tensors = [
             service_pb2.ModelInferResponse.InferOutputTensor(name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape)
             for name, array in self._arrays.items()
@@ -89,3 +96,41 @@ def test_logits_of_members_that_are_not_finite_are_no_answer() -> None:
         inferred(ENSEMBLE, member_logits=members)
     with pytest.raises(WrongAnswer, match="the members' logits are nothing"):
         inferred(ENSEMBLE)
+
+
+def test_a_token_goes_with_each_call_over_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    own, answering = authority.identity("triton", "DNS:triton.test"), Answering({"logits": LOGITS})
+    (tmp_path / "token").write_text("of the proxy\n")
+    encrypted = {"tls": True, "ca_file": authority.file, "tls_server_name": "triton.test", "token_file": tmp_path / "token"}
+
+    async def scenario() -> Inference:
+        server = grpc.aio.server()
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(answering, server)
+        pair = own.key.read_bytes(), own.certificate.read_bytes()
+        port = server.add_secure_port("127.0.0.1:0", grpc.ssl_server_credentials([pair]))
+        await server.start()
+        url = f"127.0.0.1:{port}"
+        gateway = TritonGateway(url, 30.0, credentials=read(Triton(url=url, **encrypted)))
+        try:
+            return await gateway.infer(RELEASE, np.zeros((IMAGES, 1, 4, 4), np.float16))
+        finally:
+            await gateway.close()
+            await server.stop(None)
+
+    assert np.array_equal(asyncio.run(scenario()).logits, LOGITS)
+    assert answering.metadata["authorization"] == "Bearer of the proxy"
+    assert "of the proxy" not in repr(read(Triton(url="triton:1", **encrypted)))
+
+
+def test_files_that_tls_cannot_begin_with_are_named(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    one, other = authority.identity("one"), authority.identity("other")
+    with pytest.raises(ConfigurationError, match=r"one\.pem, .*KEY_VALUES_MISMATCH"):
+        read(Triton(url="triton:1", tls=True, certificate_file=one.certificate, key_file=other.key))
+    with pytest.raises(ConfigurationError, match=r"gone\.pem: No such file"):
+        read(Triton(url="triton:1", tls=True, token_file=tmp_path / "gone.pem"))
+    (tmp_path / "empty").touch()
+    with pytest.raises(ConfigurationError, match="empty is empty"):
+        read(Triton(url="triton:1", tls=True, token_file=tmp_path / "empty"))
+    assert read(Triton(url="triton:1")) is None

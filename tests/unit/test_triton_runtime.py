@@ -14,6 +14,8 @@ from hilum.errors import ConfigurationError
 from hilum.triton import command, launcher, leftovers, runtime
 from hilum.triton.server import EmbeddedTriton
 
+SERVER = str(Path(launcher.__file__).parents[2])
+
 
 def _fake_wheel(root: Path) -> runtime.Wheel:
     """A wheel's layout with text for binaries: what `prepare` copies, without 20 MB."""
@@ -78,31 +80,51 @@ def test_a_runtime_folder_that_is_not_whole_is_made_again(tmp_path: Path, left: 
 def test_the_server_sees_none_of_our_settings_or_secrets(tmp_path: Path) -> None:
     code = (
         "from hilum.triton import runtime; from pathlib import Path; p = Path('/x');"
-        "e = runtime.environment(runtime.Wheel('1', p, p, p, Path('/libs'), p));"
-        "print(sorted(k for k in e if 'HILUM' in k or k.startswith('PYTHON')), e['LD_LIBRARY_PATH'], e['PATH'].split(':')[0])"
+        "e = runtime.environment(runtime.Wheel('1', p, p, p, Path('/libs'), p), Path('/own'));"
+        "print(*(f'{k}={e[k]}' for k in sorted(e)), sep='\\n')"
     )
-    given = {**os.environ, "HILUM_API__TOKEN": "secret", "PYTHONPATH": str(tmp_path), "LD_LIBRARY_PATH": "/theirs"}
-    output = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True).stdout
-    assert output.split("\n")[0] == f"[] /libs:/theirs {Path(sys.executable).parent}"
+    given = {"HILUM_API__TOKEN": "secret", "PGPASSWORD": "secret", "OTEL_EXPORTER_OTLP_HEADERS": "secret", "PYTHONPATH": str(tmp_path)}
+    given |= {"LD_LIBRARY_PATH": "/theirs", "PATH": "/usr/bin", "OMP_NUM_THREADS": "2", "LC_ALL": "C"}
+    code = f"import sys; sys.path.append({SERVER!r}); {code}"
+    output = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True)
+    assert output.stdout.splitlines() == [
+        "LC_ALL=C",
+        "LD_LIBRARY_PATH=/libs:/theirs",
+        "OMP_NUM_THREADS=2",
+        f"PATH={Path(sys.executable).parent}:/usr/bin",
+        "TMPDIR=/own",
+    ]
 
 
-def test_every_address_is_loopback_and_no_model_is_loaded_unasked(tmp_path: Path) -> None:
-    line = list(command.arguments(tmp_path, ["a__1", "b__2"], tmp_path, tmp_path, command.Ports(1, 2, 3), "p-", 15.0))
+def test_there_is_no_port_and_no_model_is_loaded_unasked(tmp_path: Path) -> None:
+    line = list(command.arguments(tmp_path, ["a__1", "b__2"], tmp_path, tmp_path, "p-", 15.0))
     options = list(itertools.pairwise(line))
-    for service in ("http", "grpc", "metrics"):
-        assert (f"--{service}-address", "127.0.0.1") in options
+    assert {("--allow-http", "false"), ("--allow-metrics", "false"), ("--grpc-address", "unix:grpc")} <= set(options)
     assert ("--model-control-mode", "explicit") in options
     assert [value for name, value in options if name == "--load-model"] == ["a__1", "b__2"]
     assert ("--backend-config", "python,shm-region-prefix-name=p-") in options
 
 
-def test_free_ports_are_three_different_ones() -> None:
-    ports = command.free_ports()
-    assert len({ports.http, ports.grpc, ports.metrics}) == 3
+def test_nobody_listening_is_not_ready(tmp_path: Path) -> None:
+    assert not command.is_ready(tmp_path)
 
 
-def test_nobody_listening_is_not_ready() -> None:
-    assert not command.is_ready(command.free_ports().http)
+def test_a_name_that_is_too_long_for_a_socket_is_known() -> None:
+    assert command.fits(Path("/" + "x" * 99))
+    assert not command.fits(Path("/" + "x" * 101))
+
+
+def test_regions_that_others_may_read_are_found(tmp_path: Path) -> None:
+    prefix = leftovers.prefix(tmp_path)
+    files = {mode: Path("/dev/shm", f"{prefix}{mode:o}") for mode in (0o600, 0o640, 0o604)}
+    try:
+        for mode, file in files.items():
+            file.touch()
+            file.chmod(mode)
+        assert sorted(leftovers.open_to_others(prefix)) == sorted([files[0o604], files[0o640]])
+    finally:
+        for file in files.values():
+            file.unlink()
 
 
 def test_regions_of_another_installation_are_left_alone(tmp_path: Path) -> None:
@@ -142,10 +164,13 @@ def test_a_release_that_is_not_built_is_named(tmp_path: Path) -> None:
 
 
 def test_the_launcher_refuses_to_start_without_its_parent() -> None:
-    done = subprocess.run([sys.executable, launcher.__file__, "1", "/bin/echo", "started"], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, launcher.__file__, "1", "{}", "/bin/echo", "started"], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (1, "")
     code = (
-        f"import os; os.execv({sys.executable!r}, [{sys.executable!r}, {launcher.__file__!r}, str(os.getppid()), '/bin/echo', 'started'])"
+        f"import os; from hilum.triton.sandbox import Sandbox; limits = Sandbox((), ()).dump();"
+        f"os.execv({sys.executable!r}, [{sys.executable!r}, {launcher.__file__!r}, str(os.getppid()), limits, '/bin/echo', 'started'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "started\n")
