@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Debian 12 packages of Hilum: the one place that names them. Root: installs what is missing. Otherwise: prints the command.
-# Needed to run: Python 3.11 and its shared library (Triton's Python backend links it). A C compiler is for two files, without which
+# Needed to run: Python 3.11 and its shared library (Triton's Python backend links it), and libseccomp (Triton's sandbox). A C compiler is for two files, without which
 # torch resizes pictures in three times the time, and Python receives large objects; the second needs a header. The rest are the real
 # peers of tests and demo.
 set -euo pipefail
 
-runtime=(python3.11 python3.11-venv libpython3.11)
+runtime=(python3.11 python3.11-venv libpython3.11 libseccomp2)
 compiler=(gcc libc6-dev libxxhash-dev)
 peers=(dcmtk dicom3tools pixelmed-apps libpixelmed-java default-jre-headless orthanc postgresql prometheus
        chromium fonts-dejavu-core e2fsprogs xfsprogs systemd rsyslog rsyslog-openssl jing)

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hilum.triton.server import EmbeddedTriton
 from load_tests.serving import as_toml, hilum_program
 from tests.support.models import Tiny, make_tiny
-from tests.support.triton import killed_afterwards, require_triton
+from tests.support.triton import RemoteTriton, killed_afterwards, require_triton
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +42,7 @@ def test_an_embedded_triton_is_started_and_stopped(tiny: Tiny, tmp_path: Path) -
 
 
 def test_the_tritons_of_the_settings_are_measured(tiny: Tiny, tmp_path: Path) -> None:
-    with killed_afterwards(EmbeddedTriton(tiny.built_dir, tmp_path / "triton", [tiny.release.triton_name], 60, 1)) as server:
+    with killed_afterwards(RemoteTriton(tiny.built_dir, tmp_path / "triton", [tiny.release.triton_name])) as server:
         url = server.start()
         done = run(tiny, tmp_path, "tiny@1", "--json", url=url)
     assert done.returncode == 0, done.stderr

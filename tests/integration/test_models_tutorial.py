@@ -14,10 +14,9 @@ import pytest
 
 from hilum.models import build, catalogue
 from hilum.models.identity import file_sha256
-from hilum.triton.server import EmbeddedTriton
 from load_tests import phantom
 from load_tests.tiny_release import tiny_logits, tiny_network
-from tests.support.triton import killed_afterwards, require_triton
+from tests.support.triton import RemoteTriton, killed_afterwards, require_triton
 from tests.support.tutorial import follow, matches
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/models.md"
@@ -103,13 +102,7 @@ def served(brought: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     require_triton()
     release = catalogue.load_catalogue(brought / "models")["tiny@1"]
     assert build.is_built(release, brought / "state/models")
-    server = EmbeddedTriton(
-        brought / "state/models",
-        tmp_path_factory.mktemp("triton"),
-        [release.triton_name],
-        start_timeout_seconds=120,
-        exit_timeout_seconds=5,
-    )
+    server = RemoteTriton(brought / "state/models", tmp_path_factory.mktemp("triton"), [release.triton_name])
     with killed_afterwards(server):
         yield server.start()
 

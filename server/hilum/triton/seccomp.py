@@ -18,7 +18,8 @@ INSTALL: Final = f"the embedded Triton's sandbox needs {LIBRARY}: apt install li
 _ALLOW: Final = 0x7FFF0000
 _ERRNO: Final = 0x00050000
 _NE, _EQ, _GT, _MASKED_EQ = 1, 4, 6, 7
-_CTL_SSB: Final = 7
+_CTL_SSB, _CTL_OPTIMIZE = 7, 8
+_BINARY_TREE: Final = 2
 # prctl(2): no filter can be set where asking for one fails.
 _PR_GET_SECCOMP: Final = 21
 _OTHERS: Final = (stat.S_IRGRP, stat.S_IWGRP, stat.S_IXGRP, stat.S_IROTH, stat.S_IWOTH, stat.S_IXOTH)
@@ -96,6 +97,7 @@ def restrict(denied: Iterator[Denial] | Sequence[Denial]) -> None:
         raise OSError(errno.ENOMEM, "libseccomp makes no filter")
     # Else older kernels slow the whole process down by mitigations for code that this is not (SECCOMP_FILTER_FLAG_SPEC_ALLOW).
     library.seccomp_attr_set(context, _CTL_SSB, 1)
+    library.seccomp_attr_set(context, _CTL_OPTIMIZE, _BINARY_TREE)
     for denial in denied:
         _add(library, context, denial)
     _require(library.seccomp_load(context), "the kernel takes no seccomp filter")
