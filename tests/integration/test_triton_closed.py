@@ -23,7 +23,9 @@ from hilum.analyse import credentials
 from hilum.analyse.endpoints import Endpoints
 from hilum.analyse.gateway import TritonGateway
 from hilum.models.canary import read_canary
+from hilum.settings import Settings
 from hilum.settings import Triton as TritonSettings
+from hilum.supervisor.check_triton import triton_checks
 from hilum.telemetry import TRITON_FOREIGN_MODELS
 from hilum.triton import landlock, leftovers
 from hilum.triton.server import EmbeddedTriton
@@ -157,10 +159,10 @@ def test_another_account_cannot_reach_its_socket(server: EmbeddedTriton) -> None
 
 
 @needs_root
-def test_another_account_reads_no_region_while_images_are_read(server: EmbeddedTriton, tiny: Tiny) -> None:
-    url = server.start()
+def test_another_account_reads_no_region_while_images_are_read(server: EmbeddedTriton, tiny: Tiny, state: Path) -> None:
+    url, prefix = server.start(), leftovers.prefix(state)
     needle = pictures(4, seed=7)
-    watching = as_account(STRANGER, "/usr/bin/python3", "-c", POLL, "/dev/shm/hilum-*")
+    watching = as_account(STRANGER, "/usr/bin/python3", "-c", POLL, f"/dev/shm/{prefix}*")
     with subprocess.Popen(watching, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as poller:
         assert poller.stdin is not None
         assert poller.stdout is not None
@@ -174,13 +176,13 @@ def test_another_account_reads_no_region_while_images_are_read(server: EmbeddedT
             await gateway.close()
 
         asyncio.run(read())
-        regions = list(Path("/dev/shm").glob(f"{leftovers.prefix(server.log_file.parents[1])}*"))
+        regions = list(Path("/dev/shm").glob(f"{prefix}*"))
         assert any(needle.tobytes() in region.read_bytes() for region in regions), "it is there for us to find"
         poller.stdin.close()
         opened, denied = map(int, poller.stdout.read().split())
     assert opened == 0
     assert denied > 0
-    assert leftovers.open_to_others(leftovers.prefix(server.log_file.parents[1])) == []
+    assert leftovers.open_to_others(prefix) == []
 
 
 def test_a_server_that_was_taken_over_sees_neither_ledger_nor_network(tiny: Tiny, state: Path) -> None:
@@ -276,6 +278,23 @@ def test_a_model_that_is_not_ours_is_named(tiny: Tiny, state: Path) -> None:
     with killed_afterwards(open_to_us) as running:
         said = asyncio.run(use(running.start()))
     assert said == [[], ["Triton foreign has loaded models that are not ours: theirs"], []]
+
+
+def test_a_model_that_is_not_ours_is_a_problem_for_check(tiny: Tiny, state: Path) -> None:
+    built = state / "models"
+    shutil.copytree(tiny.built_dir, built)
+    shutil.copytree(built / "embedded/tiny__1", built / "embedded/theirs")
+    config = built / "embedded/theirs/config.pbtxt"
+    config.write_text(config.read_text().replace("tiny__1", "theirs"))
+    models = {"manifests": tiny.manifests_dir}
+    with killed_afterwards(EmbeddedTriton(built, state, [tiny.release.triton_name, "theirs"], 60, 1)) as running:
+        running.start()
+        found = {check.name: check for check in triton_checks(Settings(site={"state_dir": state}, models=models))}
+        permitted = Settings(site={"state_dir": state}, models=models, triton={"other_models": ["theirs"]})
+        after = {check.name: check for check in triton_checks(permitted)}
+    assert not found["triton models"].ok
+    assert found["triton models"].detail.endswith("2 loaded, not ours: theirs")
+    assert after["triton models"].ok
 
 
 def test_a_remote_triton_is_asked_over_mutual_tls(tiny: Tiny, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import QueuePool, create_engine
 from hilum.domain import Rollout, RolloutMode, RolloutState
 from hilum.errors import NotAnalysed, Retry
 from hilum.models import build, catalogue
-from hilum.settings import Analyse, Models, Settings, Site
+from hilum.settings import Analyse, Models, Settings, Site, Triton
 from hilum.store.named_releases import SUPERVISOR, in_words
 from hilum.store.rollouts import Order
 from hilum.wiring.fleet import Fleet
@@ -48,12 +48,18 @@ def rig(tiny: Tiny, tmp_path: Path) -> Iterator[Rig]:
             site=Site(state_dir=tmp_path),
             models=Models(manifests=tiny.manifests_dir, built=tiny.built_dir, releases=("chest@1",)),
             analyse=Analyse(canary_seconds=1),
+            triton=Triton(other_models=("of_a_neighbour",)),
         )
         engines = Engines()
         fleet = Fleet(settings, Catalogue(settings), rolling.rollouts, engines, engines.pixels, "me", patience_seconds=0.0)
         made = Rig(rolling, fleet, engines)
         asyncio.run(made.fleet.begin(made.readers))
         yield made
+
+
+def test_models_are_looked_for_that_no_manifest_and_no_setting_names(rig: Rig) -> None:
+    rig.go()
+    assert rig.engines.ours == {"chest__1", "chest__2", "chest__3", "chest__4", "of_a_neighbour"}
 
 
 def test_what_the_settings_name_is_loaded_and_readiness_rests_on_its_answer(rig: Rig) -> None:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import grpc
-
 from hilum.dimse.own_certificate import load_own_certificate
 from hilum.errors import ConfigurationError
 from hilum.settings import Triton, printable_token
@@ -28,6 +26,8 @@ class Credentials:
 
     def channel(self) -> Any:  # noqa: ANN401 - grpc has no types
         """As gRPC takes them. The token goes with each call, and over TLS only."""
+        import grpc  # noqa: PLC0415 - the supervisor reads credentials, too, and does without gRPC
+
         made = grpc.ssl_channel_credentials(self.authorities, self.key, self.certificate)
         return grpc.composite_channel_credentials(made, grpc.access_token_call_credentials(self.token)) if self.token else made
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from hilum.analyse import credentials
 from hilum.errors import ConfigurationError
+from hilum.models.catalogue import load_catalogue
 from hilum.settings import Settings, is_loopback
 from hilum.supervisor.check import Check, accepts, unless_refused
 from hilum.supervisor.check_peers import authority, certificate
@@ -62,9 +64,7 @@ def _tls(settings: Settings) -> Iterator[Check]:
     """Whether TLS can begin with these files, and until when the certificates hold."""
     if not settings.triton.tls:
         return
-    from hilum.analyse.credentials import read  # noqa: PLC0415 - imports grpc
-
-    read(settings.triton)
+    credentials.read(settings.triton)
     if settings.triton.certificate_file is not None:
         yield certificate("triton TLS", settings.triton.certificate_file, "triton.certificate_file")
     if settings.triton.ca_file is not None:
@@ -110,8 +110,7 @@ def _regions(settings: Settings) -> Check:
 
 def _models(settings: Settings, addresses: list[str]) -> Iterator[Check]:
     """Whether somebody else has loaded something. Raises ConfigurationError."""
-    from hilum.models.catalogue import load_catalogue  # noqa: PLC0415 - as above
-    from hilum.wiring.asking import served  # noqa: PLC0415 - as above
+    from hilum.wiring.asking import served  # noqa: PLC0415 - imports grpc
 
     ours = triton_names(settings, load_catalogue(settings.manifests_dir, ()))
     for address, models in served(settings, addresses).items():

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from hilum import telemetry
+from hilum.analyse import credentials
 from hilum.domain import Actor, Channel, Release
 from hilum.errors import ConfigurationError
 from hilum.models.build import is_built
@@ -215,6 +216,7 @@ class Supervisor:
         releases = active_releases(self.settings)
         if self.settings.triton.addresses:
             _require_canaries(releases, self.settings)
+            credentials.read(self.settings.triton)  # said once, here, and not by each analyser that starts
             return None
         built = self.settings.built_dir
         if missing := [name for name, release in releases.items() if not is_built(release, built)]:

@@ -79,10 +79,10 @@ def python_folders() -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (sys.prefix, sys.base_prefix, ours, *told))))
 
 
-def problem() -> str | None:
+def problem(library: str = seccomp.LIBRARY) -> str | None:
     """Why no server can be shut in here; None: it can. Landlock is not asked for: without it there is still the filter."""
-    if not seccomp.has_library():
-        return f"{seccomp.INSTALL}, or set triton.url to a Triton that runs elsewhere."
+    if not seccomp.is_installed(library):
+        return f"The embedded Triton's sandbox needs {library}: apt install libseccomp2, or set triton.url to a Triton that runs elsewhere."
     if not seccomp.is_available():
         return "The embedded Triton cannot be shut in here, as this kernel has no seccomp: set triton.url to a Triton that runs elsewhere."
     return None

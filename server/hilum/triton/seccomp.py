@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 LIBRARY: Final = "libseccomp.so.2"
-INSTALL: Final = f"the embedded Triton's sandbox needs {LIBRARY}: apt install libseccomp2"
 # seccomp.h
 _ALLOW: Final = 0x7FFF0000
 _ERRNO: Final = 0x00050000
@@ -54,10 +53,10 @@ def is_available() -> bool:
     return int(ctypes.CDLL(None).prctl(_PR_GET_SECCOMP, 0, 0, 0, 0)) >= 0
 
 
-def has_library() -> bool:
-    """Whether libseccomp is installed."""
+def is_installed(library: str) -> bool:
+    """Whether a library of this name is there."""
     try:
-        ctypes.CDLL(LIBRARY)
+        ctypes.CDLL(library)
     except OSError:
         return False
     return True
