@@ -344,7 +344,10 @@ def is_loopback(host: str) -> bool:
 
 
 def printable_token(value: str) -> str:
-    """A header cannot carry others (RFC 9110 5.5), so nobody would get in. From a file it often has a line end. Raises ValueError."""
+    """The token, if a header can carry it (RFC 9110 5.5). Raises ValueError.
+
+    One that was read from a file often ends with a line end.
+    """
     if value != value.strip() or any(unicodedata.category(letter) == "Cc" for letter in value):
         raise ValueError("a token must not begin or end with white space, nor hold a line end or another control character")
     return value

@@ -1,4 +1,4 @@
-"""The embedded tritonserver is nobody else's: what other accounts, web pages and a tritonserver that was taken over try."""
+"""Attacks on the embedded tritonserver by other accounts and web pages, and from inside of it."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 
 @pytest.fixture
 def state() -> Iterator[Path]:
-    """A state folder that every account may look into, so that what holds is what Hilum makes in it."""
+    """A state folder that is open to every account: only what Hilum makes in it is closed."""
     folder = Path(tempfile.mkdtemp(prefix="hilum-open-", dir="/var/tmp"))
     folder.chmod(0o755)
     yield folder

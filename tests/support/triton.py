@@ -28,7 +28,7 @@ AnyTriton = TypeVar("AnyTriton", "EmbeddedTriton", "RemoteTriton")
 
 
 class RemoteTriton:
-    """A tritonserver as somebody else runs it: gRPC on a TCP port of loopback, no sandbox, no supervisor."""
+    """A tritonserver that Hilum does not run: gRPC on a TCP port of loopback, no sandbox."""
 
     def __init__(
         self, built_dir: Path, folder: Path, names: Sequence[str], *options: str, mode: str = "explicit", before: Sequence[str] = ()

@@ -38,7 +38,7 @@ def _checked(state: Path, **sections: Any) -> dict[str, Check]:
         ({"url": "127.0.0.1:1"}, False, "open to every account of this machine"),
         ({"url": "[::1]:1"}, False, "open to every account of this machine"),
         ({"url": "gpu.invalid:1"}, False, "images go there unencrypted"),
-        ({"url": "gpu.invalid:1", "tls": True}, False, "we show nothing"),
+        ({"url": "gpu.invalid:1", "tls": True}, False, "without a certificate or token of ours"),
         ({"url": "gpu.invalid:1", "tls": True, "token": "secret"}, True, "we show a token"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The sandbox of the embedded tritonserver where the kernel offers less, and what each rule of its filter does."""
+"""The sandbox of the embedded tritonserver: each rule, and kernels that offer less."""
 
 from __future__ import annotations
 

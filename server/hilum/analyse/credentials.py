@@ -1,4 +1,4 @@
-"""How a Triton that somebody else runs knows us, and we it: TLS, our certificate, a bearer token."""
+"""TLS to a Triton that Hilum does not run: its authority, our certificate, a bearer token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _TARGET_NAME: Final = "grpc.ssl_target_name_override"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """PEM texts; None: the system's authorities, no certificate of ours. `server_name`: in its certificate; empty: that of the address."""
+    """PEM texts. `authorities` None: the system's. `certificate` None: we show none.
+
+    `server_name`: the name in Triton's certificate; empty: the host of the address.
+    """
 
     authorities: bytes | None
     certificate: bytes | None = field(repr=False)
@@ -38,7 +41,7 @@ class Credentials:
 
 
 def read(settings: Triton) -> Credentials | None:
-    """None: nothing is encrypted, and nobody is asked for anything. Raises ConfigurationError: a file cannot be used."""
+    """None: calls are not encrypted. Raises ConfigurationError: a file cannot be used."""
     if not settings.tls:
         return None
     try:
@@ -57,7 +60,7 @@ def _files(settings: Triton) -> list[Path]:
 
 
 def _require_usable(settings: Triton) -> None:
-    """OpenSSL says at once what gRPC would say of every connection, as that key and certificate do not belong together."""
+    """Raise what OpenSSL finds wrong. gRPC would only fail at each connection, without a reason."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if settings.ca_file is not None:
         context.load_verify_locations(settings.ca_file)

@@ -93,7 +93,7 @@ class Endpoint:
         return problem
 
     async def look_for_foreign(self, ours: Collection[str]) -> None:
-        """Which models it has loaded that are none of these: somebody else can load models there, and so run code."""
+        """Note models that are loaded and are none of these. Loading a model there runs code."""
         served = None if self.is_open else await self.gateway.served()
         if served is None:
             return

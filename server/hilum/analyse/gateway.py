@@ -51,8 +51,8 @@ log = telemetry.logger("analyse")
 class TritonGateway:
     """One channel to one Triton. `infer` may run several times at once; batch sizes and order are the caller's.
 
-    `shares_memory`: it is on this machine, so batches go by shared memory, as long as it can map ours. `credentials`: of a Triton
-    that somebody else runs; none: nothing is encrypted.
+    `shares_memory`: it is on this machine, so batches go by shared memory, as long as it can map ours.
+    `credentials`: for a Triton that Hilum does not run; None: calls are not encrypted.
     """
 
     def __init__(self, url: str, deadline_seconds: float, *, shares_memory: bool = False, credentials: Credentials | None = None) -> None:
@@ -144,7 +144,7 @@ class TritonGateway:
             return False
 
     async def served(self) -> list[str] | None:
-        """Triton's names of all models that it has loaded, whoever asked for them; None: it does not answer."""
+        """Triton's names of all models that it has loaded; None: it does not answer."""
         try:
             index = await self._client.get_model_repository_index(client_timeout=_ASK_SECONDS)
         except InferenceServerException:

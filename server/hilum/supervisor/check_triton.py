@@ -1,4 +1,4 @@
-"""What the doctor looks at of Triton: whether it is there or can start, who else gets at it, and what it could get at."""
+"""Checks of Triton: that it is there or can start, that it is closed to others, and its sandbox."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from hilum.wiring.same_user import ledger_files
 FLAWS: Final = "CVE-2025-23310, -23311, -23319, -23320, -23334"
 """Of Triton up to 25.06: NVIDIA's bulletin of August 2025."""
 _NAME: Final = "Triton 2.51, which nvidia-pytriton carries,"
-_RUNS_CODE: Final = "who may load a model there runs code"
+_RUNS_CODE: Final = "loading a model there runs code"
 
 
 def triton_checks(settings: Settings) -> Iterator[Check]:
-    """Of the Tritons that somebody else runs, or of the embedded one."""
+    """Checks of the Tritons of the settings, or of the embedded one."""
     yield from _remote(settings) if settings.triton.addresses else _embedded(settings)
 
 
@@ -42,17 +42,19 @@ def _remote(settings: Settings) -> Iterator[Check]:
 
 
 def _access(settings: Settings) -> Check:
-    """Whether it takes calls from others than us, as far as our own settings tell."""
+    """Whether Triton tells us from others, as far as our own settings show."""
     own, found = settings.triton, ", ".join(settings.triton.addresses)
     advice = "Set triton.tls and ca_file, with certificate_file and key_file or a token: docs/operations.md, A Triton of yours."
     if own.tls and (own.certificate_file or own.token or own.token_file):
         return Check("triton access", ok=True, detail=f"{found}: encrypted, and we show a {_shown(settings)}")
     if own.tls:
-        return Check("triton access", ok=False, detail=f"{found}: encrypted, but we show nothing; {_RUNS_CODE}", advice=advice)
+        return Check(
+            "triton access", ok=False, detail=f"{found}: encrypted, but without a certificate or token of ours; {_RUNS_CODE}", advice=advice
+        )
     if all(is_loopback(address.rpartition(":")[0]) for address in own.addresses):
         detail = f"{found}: open to every account of this machine; {_RUNS_CODE}"
     else:
-        detail = f"{found}: images go there unencrypted, and it asks nobody for anything; {_RUNS_CODE}"
+        detail = f"{found}: images go there unencrypted, and calls need no certificate or token; {_RUNS_CODE}"
     return Check("triton access", ok=False, detail=detail, advice=advice)
 
 
@@ -61,7 +63,7 @@ def _shown(settings: Settings) -> str:
 
 
 def _tls(settings: Settings) -> Iterator[Check]:
-    """Whether TLS can begin with these files, and until when the certificates hold."""
+    """Whether TLS can begin with these files, and the expiry of their certificates."""
     if not settings.triton.tls:
         return
     credentials.read(settings.triton)
@@ -87,7 +89,7 @@ def _embedded(settings: Settings) -> Iterator[Check]:
 
 
 def _sandbox(settings: Settings, sandbox: Sandbox) -> Check:
-    """What it can do although it should not."""
+    """The limits that hold here, and those that this kernel does not offer."""
     version, port = landlock.version(), sandbox.collector_port
     bounded = f"connects to port {port} only" if landlock.limits_network(version) else "may connect ANYWHERE (needs Linux 6.7: Landlock)"
     detail = f"{bounded if port else 'no network'}; socket, shared memory and temporary files are for this user only"
@@ -101,7 +103,7 @@ def _sandbox(settings: Settings, sandbox: Sandbox) -> Check:
 
 
 def _regions(settings: Settings) -> Check:
-    """Those of a server that runs; a version of Triton that makes them in another way would be seen here."""
+    """Modes of the running server's regions: another version of Triton might make them otherwise."""
     opened = leftovers.open_to_others(leftovers.prefix(settings.site.state_dir))
     advice = "Images lie in them: restart the server; if they are open again, set triton.url."
     detail = f"{len(opened)} regions are open to other accounts, such as {opened[0]}" if opened else "no region is open to other accounts"
@@ -109,7 +111,7 @@ def _regions(settings: Settings) -> Check:
 
 
 def _models(settings: Settings, addresses: list[str]) -> Iterator[Check]:
-    """Whether somebody else has loaded something. Raises ConfigurationError."""
+    """Whether each Triton has loaded our models only. Raises ConfigurationError."""
     from hilum.wiring.asking import served  # noqa: PLC0415 - imports grpc
 
     ours = triton_names(settings, load_catalogue(settings.manifests_dir, ()))
@@ -117,6 +119,6 @@ def _models(settings: Settings, addresses: list[str]) -> Iterator[Check]:
         if models is None:
             raise ConfigurationError([f"Triton at {address} does not answer by gRPC: do TLS and authentication of both sides match?"])
         foreign = [name for name in models if name not in ours]
-        advice = "Somebody else may load models there, and so run code: close it, or name them in triton.other_models."
+        advice = "Others can load models there, and so run code: close it, or name the models in triton.other_models."
         detail = f"{address}: {len(models)} loaded" + (f", not ours: {', '.join(foreign)}" if foreign else ", all ours")
         yield Check("triton models", not foreign, detail, advice)

@@ -1,4 +1,4 @@
-"""The capabilities of a process (capabilities(7)): root gives up its own before it becomes the embedded tritonserver.
+"""Capabilities of a process (capabilities(7)): the launcher drops them before tritonserver starts.
 
 Standard library only, as the launcher runs without site-packages.
 """

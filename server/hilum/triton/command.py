@@ -9,7 +9,7 @@ from typing import Final
 
 # A batch of 16 images of 224 x 224 fp16 and its outputs fit without growing; Docker's default /dev/shm holds a dozen such models.
 _REGION_BYTES: Final = 4 << 20
-# Triton joins address and port by a colon, so the socket's file is `grpc:1`; gRPC takes names of sockets by this scheme.
+# Triton joins address and port by a colon, and gRPC takes `unix:<path>`: the file is `grpc:1`.
 ADDRESS: Final = "unix:grpc"
 PORT: Final = 1
 _FILE: Final = f"{ADDRESS.partition(':')[2]}:{PORT}"
@@ -27,7 +27,10 @@ def fits(folder: Path) -> bool:
 
 
 def is_ready(folder: Path) -> bool:
-    """Whether it listens: Triton opens its socket once every model is loaded. Readiness to work rests on the canary."""
+    """Whether it listens. Triton opens its socket once every model is loaded.
+
+    A dead stub does not change it: readiness to work rests on the canary.
+    """
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(2)
         try:
@@ -48,15 +51,16 @@ def arguments(
     address: str = ADDRESS,
     port: int = PORT,
 ) -> Iterator[str]:
-    """Everything after the program's name. No model but the named ones is loaded. `traces_to`: where spans are posted (OTLP over HTTP).
+    """Everything after the program's name. No model but the named ones is loaded.
 
-    The default `address` is a Unix socket in the folder in which it is started.
+    `traces_to`: where spans are posted (OTLP over HTTP). `address`: by default a Unix socket in the
+    working folder.
     """
     yield from ("--model-repository", str(repository), "--model-control-mode", "explicit", "--disable-auto-complete-config")
     for name in triton_names:
         yield from ("--load-model", name)
     yield from ("--backend-directory", str(backends), "--cache-directory", str(caches), "--log-format", "ISO8601")
-    # No HTTP, no metrics: each would be a TCP port that every account of this machine, and every web page opened on it, reaches.
+    # HTTP and metrics would be TCP ports. Every local account and every web page reaches those.
     yield from ("--allow-http", "false", "--allow-metrics", "false", "--grpc-address", address, "--grpc-port", str(port))
     # Without a GPU this only prints errors.
     yield from ("--pinned-memory-pool-byte-size", "0")

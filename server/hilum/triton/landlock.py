@@ -1,6 +1,7 @@
-"""Landlock: the files that a process may use from now on, and where it may connect (landlock(7)). Works without privileges.
+"""Landlock: limits of files, TCP ports and signals that a process sets for itself (landlock(7)).
 
-Standard library only, as the launcher runs without site-packages; no kept library for Python wraps these three system calls.
+Standard library only, as the launcher runs without site-packages. No kept library for Python wraps
+these three system calls.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR = 1 << 4, 1 << 5, 1 << 7
 _TRUNCATE, _IOCTL_DEVICE = 1 << 14, 1 << 15
 _OF_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
 _BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
-_SCOPED: Final = 3  # abstract Unix sockets and signals reach nobody outside
+_SCOPED: Final = 3  # abstract Unix sockets and signals stay within the sandbox
 READ: Final = _EXECUTE | _READ_FILE | _READ_DIR
 USE: Final = READ | _WRITE_FILE | _IOCTL_DEVICE
 # remove(3) tries unlink(2) first, which has to fail as it does for folders.
@@ -46,9 +47,10 @@ def limits_network(found: int) -> bool:
 
 
 def restrict(rules: Iterable[tuple[str, int]], ports: Iterable[int] = ()) -> bool:
-    """Allow these accesses below these paths and connections to these TCP ports, as far as the kernel can say, and nothing else.
+    """Allow these accesses below these paths, connections to these TCP ports, and nothing else.
 
-    A path that is not there is left out. False: there is no Landlock here, and nothing has changed. Raises OSError.
+    Limits that this kernel's Landlock does not know are left out, and paths that do not exist.
+    False: there is no Landlock here, and nothing has changed. Raises OSError.
     """
     found = version()
     if not found:
@@ -70,7 +72,7 @@ def restrict(rules: Iterable[tuple[str, int]], ports: Iterable[int] = ()) -> boo
 
 
 def _made(files: int, network: int, scoped: int) -> int:
-    """landlock_ruleset_attr; a kernel that does not know its last fields takes them as long as they are 0."""
+    """A ruleset (landlock_ruleset_attr). An older kernel takes its unknown last fields if they are 0."""
     attributes = struct.pack("=QQQ", files, network, scoped)
     return _require(_call(_CREATE, attributes, len(attributes), 0))
 

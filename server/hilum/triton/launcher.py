@@ -1,6 +1,6 @@
-"""Becomes the program that it is given, after asking the kernel to end it when its parent dies, and shutting itself in. Run as a script.
+"""Becomes the program that it is given, in a sandbox, and dies with its parent. Run as a script.
 
-PR_SET_PDEATHSIG (prctl(2)) outlives execve, so that a killed supervisor leaves no tritonserver that nobody watches.
+PR_SET_PDEATHSIG (prctl(2)) outlives execve: a killed supervisor leaves no tritonserver behind.
 """
 
 from __future__ import annotations

@@ -174,9 +174,10 @@ def _rename_unless_there(made: Path, target: Path) -> None:
 
 
 def environment(wheel: Wheel, own_folder: Path, *, has_collector: bool = False) -> dict[str, str]:
-    """What tritonserver and its stubs may see: our Python first in PATH, the wheel's libraries, and what engines read; no secrets.
+    """Variables for tritonserver and its stubs: our Python first in PATH, libraries, those of engines.
 
-    `own_folder`: where temporary files go. `has_collector`: OpenTelemetry's variables are passed on, such as headers for a collector.
+    Settings and secrets are left out. `own_folder`: for temporary files. `has_collector`: variables of
+    OpenTelemetry are passed on, such as headers for the collector.
     """
     prefixes = (*_ENGINES, "OTEL_") if has_collector else _ENGINES
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(prefixes)}

@@ -1,4 +1,4 @@
-"""What the embedded tritonserver may do: the launcher gives up everything else before it becomes tritonserver.
+"""The sandbox of the embedded tritonserver: the launcher enters it before it becomes tritonserver.
 
 Standard library only: the launcher runs without site-packages.
 """
@@ -20,19 +20,19 @@ from hilum.triton import capabilities, landlock, seccomp
 SHARED_MEMORY: Final = "/dev/shm"  # noqa: S108 - where shm_open(3) makes its files on Linux
 _UMASK: Final = 0o077
 _SYSTEM: Final = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/proc", "/sys")
-# Of /etc what loaders, engines and name look-ups read; our own settings may lie there, too.
+# Loaders, engines and name look-ups read these of /etc. Our own settings may lie there, too.
 _ETC: Final = (
     *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "OpenCL", "nvidia", "vulkan"),
     *("group", "passwd", "nsswitch.conf", "host.conf", "hosts", "gai.conf", "resolv.conf", "ssl/certs", "ssl/openssl.cnf"),
 )
-# The Python backend makes and removes an empty folder there for environments that no release has, whatever TMPDIR says.
+# The Python backend makes and removes an empty folder there at each start, whatever TMPDIR says.
 _TEMPORARY: Final = "/tmp"  # noqa: S108 - nothing is read or written there
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri", "kfd")
 
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """`readable`, `writable`: folders. `collector_port`: where spans are posted; 0: nothing is connected to."""
+    """Limits. `readable`, `writable`: folders. `collector_port`: for spans; 0: no connections."""
 
     readable: tuple[str, ...]
     writable: tuple[str, ...]
@@ -49,7 +49,10 @@ class Sandbox:
         return cls(tuple(values["readable"]), tuple(values["writable"]), values["collector_port"])
 
     def enter(self) -> None:
-        """Give up the rest, for this process and all its children, for good. Raises OSError where the filter cannot be had."""
+        """Apply the limits to this process and its children, for good.
+
+        Raises OSError where the filter of system calls cannot be had.
+        """
         os.umask(_UMASK)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         capabilities.drop()
@@ -63,7 +66,7 @@ class Sandbox:
         yield from ((path, landlock.WRITE) for path in (SHARED_MEMORY, *self.writable))
 
     def seen(self, paths: Iterable[Path]) -> list[Path]:
-        """Those of these paths that it could read: they lie in a folder that it needs."""
+        """Those of these paths that it could read, because they lie in a folder that it needs."""
         open_to_it = (*_SYSTEM, *self.readable, *self.writable, _TEMPORARY)
         return [path for path in paths if any(_real(path).is_relative_to(_real(folder)) for folder in open_to_it)]
 
@@ -73,14 +76,14 @@ def _real(path: Path | str) -> Path:
 
 
 def python_folders() -> tuple[str, ...]:
-    """Where this Python, its packages and the libraries that it was told of lie."""
+    """Folders of this Python, its packages, Hilum, and LD_LIBRARY_PATH."""
     told = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     ours = str(Path(__file__).parents[2])  # a developer's is elsewhere than the packages
     return tuple(dict.fromkeys(filter(None, (sys.prefix, sys.base_prefix, ours, *told))))
 
 
 def problem(library: str = seccomp.LIBRARY) -> str | None:
-    """Why no server can be shut in here; None: it can. Landlock is not asked for: without it there is still the filter."""
+    """Why there can be no sandbox here; None: there can. One without Landlock still has the filter."""
     if not seccomp.is_installed(library):
         return f"The embedded Triton's sandbox needs {library}: apt install libseccomp2, or set triton.url to a Triton that runs elsewhere."
     if not seccomp.is_available():

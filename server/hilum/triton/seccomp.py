@@ -1,6 +1,6 @@
-"""A seccomp filter by libseccomp: the system calls that the embedded tritonserver needs for nothing fail (seccomp(2)).
+"""A seccomp filter for the embedded tritonserver (seccomp(2)), made by libseccomp.
 
-Standard library only, as the launcher runs without site-packages; libseccomp knows the numbers of calls and writes the program.
+Standard library only, as the launcher runs without site-packages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class _Condition(ctypes.Structure):
 
 
 class Denial(NamedTuple):
-    """A system call that fails with this error, where all conditions hold: (argument, comparison, datum, datum)."""
+    """A system call that fails with this error, if all conditions hold.
+
+    A condition: (number of the argument, comparison, datum, datum), as scmp_arg_cmp.
+    """
 
     call: str
     error: int
@@ -63,16 +66,16 @@ def is_installed(library: str) -> bool:
 
 
 def denials(*, has_collector: bool) -> Iterator[Denial]:
-    """Everything that fails. `has_collector`: spans are posted over TCP, so connections may be made."""
+    """All calls that fail. `has_collector`: spans are posted over TCP, so it may connect."""
     yield from (Denial(call, errno.EPERM) for call in _NEVER)
-    # boost makes Triton's regions of shared memory 0644 by fchmod after it has made them by the umask; it looks at no result.
+    # boost makes a region of shared memory by the umask, then sets 0644 by fchmod and ignores the result.
     for call, argument in _CHANGES_MODE.items():
         yield from (Denial(call, errno.EPERM, ((argument, _MASKED_EQ, bit, bit),)) for bit in _OTHERS)
     yield from _with_collector() if has_collector else _without_network()
 
 
 def _without_network() -> Iterator[Denial]:
-    """It listens on one Unix socket and calls nobody, neither over a network nor at another program's socket."""
+    """It listens on one Unix socket and connects to nothing, on no network and on this machine."""
     yield Denial("connect", errno.EACCES)
     yield Denial("socket", errno.EAFNOSUPPORT, ((0, _NE, socket.AF_UNIX, 0),))
     for kind in (socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
@@ -80,7 +83,7 @@ def _without_network() -> Iterator[Denial]:
 
 
 def _with_collector() -> Iterator[Denial]:
-    """Unix sockets, IPv4 and IPv6; which ports is Landlock's to say."""
+    """Unix sockets, IPv4 and IPv6 are allowed. Landlock limits the ports."""
     kept = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
     for family in range(max(kept) + 1):
         if family not in kept:
@@ -89,12 +92,15 @@ def _with_collector() -> Iterator[Denial]:
 
 
 def restrict(denied: Iterator[Denial] | Sequence[Denial]) -> None:
-    """From now on these calls fail in this process and its children; new privileges are lost for good, too. Raises OSError."""
+    """Make these calls fail in this process and its children, for good. Raises OSError.
+
+    Programs that it starts gain no privileges, either (no_new_privs).
+    """
     library = _library()
     context = library.seccomp_init(_ALLOW)
     if not context:
         raise OSError(errno.ENOMEM, "libseccomp makes no filter")
-    # Else older kernels slow the whole process down by mitigations for code that this is not (SECCOMP_FILTER_FLAG_SPEC_ALLOW).
+    # Without SECCOMP_FILTER_FLAG_SPEC_ALLOW kernels before 5.16 slow the process down.
     library.seccomp_attr_set(context, _CTL_SSB, 1)
     library.seccomp_attr_set(context, _CTL_OPTIMIZE, _BINARY_TREE)
     for denial in denied:

@@ -1,6 +1,6 @@
-"""The embedded tritonserver as a child process of the supervisor: its own socket, explicit models, a sandbox; dies with its parent.
+"""The embedded tritonserver, a child process of the supervisor: explicit models, a sandbox.
 
-Nobody but this user reaches its socket, which lies in a folder of mode 0700: docs/decisions/embedded-triton-by-unix-socket.md.
+Its Unix socket lies in a folder of mode 0700: docs/decisions/embedded-triton-by-unix-socket.md.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class EmbeddedTriton:
         return process.returncode
 
     def sandbox(self, wheel: runtime.Wheel, own_folder: Path) -> sandbox.Sandbox:
-        """What it reads and writes; where spans go is the one place to which it connects."""
+        """Its limits: folders that it reads and writes, and the port for spans."""
         return sandbox.Sandbox(
             readable=(*sandbox.python_folders(), *wheel.folders, str(self._repository), str(self._state_dir / runtime.FOLDER)),
             writable=(str(own_folder),),
@@ -125,7 +125,10 @@ class EmbeddedTriton:
         )
 
     def _own_folder(self) -> Path:
-        """For its socket and its temporary files, empty, and closed to others; elsewhere if its name is too long for a socket."""
+        """An empty folder of mode 0700 for its socket and its temporary files.
+
+        It lies in /tmp if the usual name is too long for a socket.
+        """
         folder = self.usual_folder
         if command.fits(folder):
             shutil.rmtree(folder, ignore_errors=True)
@@ -136,7 +139,7 @@ class EmbeddedTriton:
         return self._folder
 
     def _require_private_regions(self) -> None:
-        """The sandbox makes them so; nothing of a patient is in them yet."""
+        """Stop if the sandbox did not keep others out of shared memory. No image is in it yet."""
         if opened := leftovers.open_to_others(self._region_prefix):
             self.stop()
             raise ConfigurationError([f"tritonserver's shared memory is open to other accounts ({opened[0]}): set triton.url."])
