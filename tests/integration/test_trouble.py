@@ -6,6 +6,7 @@ One server for all tests here. It starts where no Triton is yet.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from sqlalchemy import create_engine, text
+from tritonclient.grpc import InferenceServerClient
 
 from hilum.deliver.send import SendReport, send
 from load_tests.serving import Hilum
@@ -130,6 +132,20 @@ def test_absent_tritons_do_not_take_the_listener_away(server: Hilum, pair: list[
     pair[0].start()
     wait_for(lambda: reading_of(server, images[0])["state"] == "analysed", what="the image, once a Triton is there")
     wait_for(lambda: _ready(server, "analyse"), what="readiness")
+
+
+def test_a_model_that_is_not_ours_is_named_by_readiness_until_it_is_gone(reading: Hilum, pair: list[RemoteTriton], tiny: Tiny) -> None:
+    embedded = tiny.built_dir / "embedded"
+    shutil.copytree(embedded / tiny.release.triton_name, embedded / "theirs")
+    config = embedded / "theirs/config.pbtxt"
+    config.write_text(config.read_text().replace(tiny.release.triton_name, "theirs"))
+    said = f"Triton {pair[0].url} has loaded models that are not ours: theirs"
+    with InferenceServerClient(pair[0].url) as client:
+        client.load_model("theirs")
+        wait_for(lambda: said in reading.get("/health/ready?role=analyse").text, what="its name")
+        assert _ready(reading, "analyse"), "what is ours is served"
+        client.unload_model("theirs")
+    wait_for(lambda: said not in reading.get("/health/ready?role=analyse").text, what="its end")
 
 
 def test_one_of_two_tritons_dies_under_load_and_comes_back(reading: Hilum, pair: list[RemoteTriton], tmp_path: Path) -> None:
