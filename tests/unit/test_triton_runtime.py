@@ -114,6 +114,10 @@ def test_a_name_that_is_too_long_for_a_socket_is_known() -> None:
     assert not command.fits(Path("/" + "x" * 101))
 
 
+def test_a_name_with_signs_of_a_uri_is_quoted() -> None:
+    assert command.url(Path("/var/a #b?c%20")) == "unix:/var/a%20%23b%3Fc%2520/grpc:1"
+
+
 def test_regions_that_others_may_read_are_found(tmp_path: Path) -> None:
     prefix = leftovers.prefix(tmp_path)
     files = {mode: Path("/dev/shm", f"{prefix}{mode:o}") for mode in (0o600, 0o640, 0o604)}

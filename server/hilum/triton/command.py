@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 # A batch of 16 images of 224 x 224 fp16 and its outputs fit without growing; Docker's default /dev/shm holds a dozen such models.
 _REGION_BYTES: Final = 4 << 20
@@ -18,7 +19,7 @@ _PATH_BYTES: Final = 107  # unix(7): sun_path, without the NUL at its end
 
 def url(folder: Path) -> str:
     """What a gRPC client in any folder calls the socket of a server that was started in this one."""
-    return f"unix:{folder / _FILE}"
+    return f"unix:{quote(str(folder / _FILE), safe='/:')}"  # gRPC reads it as a URI
 
 
 def fits(folder: Path) -> bool:
