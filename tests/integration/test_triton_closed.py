@@ -241,6 +241,25 @@ def test_an_ordinary_account_can_run_it(tiny: Tiny, state: Path) -> None:
     assert f"unix:{state}/run/triton/grpc:1" in done.stdout.splitlines(), done.stderr
 
 
+def test_openvino_runs_in_the_sandbox_and_leaves_nothing_in_the_home(tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_triton()
+    (home := tmp_path / "home").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    vino = make_tiny(tmp_path, "vino", engine="openvino")
+    before = sorted(home.rglob("*"))
+
+    async def ask(url: str) -> np.ndarray[Any, Any]:
+        gateway = TritonGateway(url, deadline_seconds=30)
+        inference = await gateway.infer(vino.release, pictures(2))
+        await gateway.close()
+        return inference.logits
+
+    with killed_afterwards(EmbeddedTriton(vino.built_dir, state, [vino.release.triton_name], 60, 1)) as made:
+        logits = asyncio.run(ask(made.start()))
+    assert np.abs(logits - tiny_logits(pictures(2))).max() < 1e-2
+    assert sorted(home.rglob("*")) == before
+
+
 def test_a_state_folder_with_a_long_name_gets_its_socket_elsewhere(tiny: Tiny, state: Path) -> None:
     far = state / ("x" * 100)
     with killed_afterwards(EmbeddedTriton(tiny.built_dir, far, [tiny.release.triton_name], 60, 1)) as made:

@@ -84,14 +84,16 @@ def test_the_server_sees_none_of_our_settings_or_secrets(tmp_path: Path) -> None
         "print(*(f'{k}={e[k]}' for k in sorted(e)), sep='\\n')"
     )
     given = {"HILUM_API__TOKEN": "secret", "PGPASSWORD": "secret", "OTEL_EXPORTER_OTLP_HEADERS": "secret", "PYTHONPATH": str(tmp_path)}
-    given |= {"LD_LIBRARY_PATH": "/theirs", "PATH": "/usr/bin", "OMP_NUM_THREADS": "2", "LC_ALL": "C"}
+    given |= {"LD_LIBRARY_PATH": "/theirs", "PATH": "/usr/bin", "OMP_NUM_THREADS": "2", "LC_ALL": "C", "PYTHONUSERBASE": "/base"}
     code = f"import sys; sys.path.append({SERVER!r}); {code}"
     output = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True)
     assert output.stdout.splitlines() == [
+        "HOME=/own",
         "LC_ALL=C",
         "LD_LIBRARY_PATH=/libs:/theirs",
         "OMP_NUM_THREADS=2",
         f"PATH={Path(sys.executable).parent}:/usr/bin",
+        "PYTHONUSERBASE=/base",
         "TMPDIR=/own",
     ]
 

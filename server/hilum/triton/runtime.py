@@ -11,6 +11,7 @@ import ctypes
 import os
 import platform
 import shutil
+import site
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ _PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
 _LIBPYTHON: Final = f"libpython{_PYTHON}.so.1.0"
 _GLIBC: Final = (2, 35)  # the wheel is manylinux_2_35
 _BACKEND: Final = Path("backends/python")  # below a run-time folder
-_KEPT: Final = frozenset({"HOME", "LANG", "TZ", "GLIBC_TUNABLES"})
+_KEPT: Final = frozenset({"LANG", "TZ", "GLIBC_TUNABLES"})
 # Of C, OpenMP and its runtimes, oneTBB, OpenVINO, ONNX Runtime and GPUs.
 _ENGINES: Final = ("LC_", "OMP_", "KMP_", "GOMP_", "TBB_", "MKL_", "OPENBLAS_", "MALLOC_", "OV_", "OPENVINO_", "ORT_", "CUDA_", "NVIDIA_")
 _INSTALL: Final = 'pip install "hilum[embedded]", or set triton.url to a Triton that runs elsewhere'
@@ -176,8 +177,8 @@ def _rename_unless_there(made: Path, target: Path) -> None:
 def environment(wheel: Wheel, own_folder: Path, *, has_collector: bool = False) -> dict[str, str]:
     """Variables for tritonserver and its stubs: our Python first in PATH, libraries, those of engines.
 
-    Settings and secrets are left out. `own_folder`: for temporary files. `has_collector`: variables of
-    OpenTelemetry are passed on, such as headers for the collector.
+    Settings and secrets are left out. `own_folder`: for temporary files, and its home.
+    `has_collector`: variables of OpenTelemetry are passed on, such as headers for the collector.
     """
     prefixes = (*_ENGINES, "OTEL_") if has_collector else _ENGINES
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(prefixes)}
@@ -187,5 +188,8 @@ def environment(wheel: Wheel, own_folder: Path, *, has_collector: bool = False) 
     return kept | {
         "PATH": os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)]),
         "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+        # OpenVINO keeps a number for its telemetry in the home, and fails where it cannot.
+        "HOME": str(own_folder),
+        "PYTHONUSERBASE": site.getuserbase(),  # where it is by the true home
         "TMPDIR": str(own_folder),
     }
