@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Debian 12 packages of Hilum: the one place that names them. Root: installs what is missing. Otherwise: prints the command.
-# Needed to run: Python 3.11 and its shared library (Triton's Python backend links it), and libseccomp (Triton's sandbox). A C compiler is for two files, without which
+# Needed to run: Python 3.11 and its shared library (Triton's Python backend links it), and
+# libseccomp (Triton's sandbox). A C compiler is for two files, without which
 # torch resizes pictures in three times the time, and Python receives large objects; the second needs a header. The rest are the real
 # peers of tests and demo.
 set -euo pipefail

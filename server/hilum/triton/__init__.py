@@ -1,1 +1,1 @@
-"""The embedded tritonserver: find it in the nvidia-pytriton wheel, prepare it, start it in a sandbox, watch it, stop it."""
+"""The embedded tritonserver: find it in its wheel, prepare it, start it in a sandbox, watch it."""

@@ -18,7 +18,7 @@ _PATH_BYTES: Final = 107  # unix(7): sun_path, without the NUL at its end
 
 
 def url(folder: Path) -> str:
-    """What a gRPC client in any folder calls the socket of a server that was started in this one."""
+    """The address, for gRPC clients, of a server that was started in this folder."""
     return f"unix:{quote(str(folder / _FILE), safe='/:')}"  # gRPC reads it as a URI
 
 

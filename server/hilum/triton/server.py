@@ -78,7 +78,7 @@ class EmbeddedTriton:
         return self._process.poll() if self._process else None
 
     def start(self, is_over: Callable[[], bool] = lambda: False) -> str:
-        """Start and wait until every model is loaded; the gRPC address, which stays the same after a crash.
+        """Start and wait until every model is loaded; the gRPC address, the same after a crash.
 
         One that is killed meanwhile, as by the kernel for want of memory, is started again: that must not take the listeners along.
         Raises ConfigurationError when it cannot run here, a release is not built, a model does not load, it takes too long, or
