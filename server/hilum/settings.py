@@ -340,7 +340,7 @@ GrpcAddress = Annotated[str, AfterValidator(_grpc_address)]
 
 def is_loopback(host: str) -> bool:
     """Whether it is this machine, by its usual names."""
-    return host.strip("[]") in _LOOPBACK
+    return host.strip("[]") in LOOPBACK
 
 
 def printable_token(value: str) -> str:
