@@ -246,6 +246,11 @@ class Receive(_Section):
         0, ge=0, description="With so many readings of the lanes urgent and live waiting, new associations are rejected (2,3,2); 0: never."
     )
 
+    storage_commitment: bool = Field(
+        default=True,
+        description="Storage commitment is offered (PS3.4 annex J): what it promises stays for retention.committed_days. "
+        "False: its contexts are refused.",
+    )
     commitment_wait_seconds: float = Field(
         10.0, ge=0, le=3600, description="So long a request for storage commitment waits for objects that have not come, before they fail."
     )
@@ -313,6 +318,19 @@ class Retention(_Section):
     )
     audit_days: float = Field(0.0, ge=0, description="Days that rows of the audit are kept (docs/audit.md); 0: for ever.")
     commitment_days: float = Field(365.0, ge=0, description="The same for requests for storage commitment that have ended.")
+    committed_days: float = Field(
+        0.0,
+        ge=0,
+        description="Days that an image stays at least after storage commitment has promised it, whatever its age and the disk; "
+        "0: as long as the promise has no other end.",
+    )
+    hourly_share: float = Field(
+        0.02,
+        gt=0,
+        le=1,
+        description="Share of the archive's images that may leave by age within an hour; more wait for the next one. At least 1000, "
+        "and four times what days makes of it in an hour.",
+    )
     check_seconds: float = Field(60.0, gt=0, description="How often it is looked what may leave.")
 
 

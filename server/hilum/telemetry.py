@@ -141,6 +141,10 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "1 for each alias that goes from one release to another, with what reads new studies, what shall follow, how, and its state.",
         ("alias", "serving", "candidate", "mode", "state"),
     ),
+    "hilum_retention_held": (
+        "1 if less is deleted by age than settings say. clock: it is further ahead than plausible; hour: the hour's share has left.",
+        ("reason",),
+    ),
     "hilum_studies_recorded": ("Studies recorded since the installation (highest row number).", ()),
     "hilum_instances_recorded": ("SOP Instances recorded since the installation (highest row number).", ()),
     "hilum_certificate_expiry_timestamp_seconds": (

@@ -229,7 +229,7 @@ def test_of_two_decisions_at_once_one_holds(site: Site) -> None:
     start = threading.Barrier(4)
 
     def decide(verb: str) -> None:
-        own = Decisions(site.url, site.archive, site.decisions._describe)
+        own = Decisions(site.url, site.archive, site.decisions._describe, site.decisions._sha256_of)
         start.wait()
         try:
             getattr(own, verb)(number)

@@ -37,7 +37,7 @@ from hilum.settings import Settings, Site
 from hilum.store import schema
 from hilum.store.archive import Archive, place_of
 from hilum.store.commitments import Holder, reported
-from hilum.store.conflicts import resolve
+from hilum.store.conflicts import FileInQuarantine, resolve
 from hilum.store.erasure import Erasure
 from hilum.store.retention import Retention, Rule
 from hilum.store.views import LedgerViews, StudyFilter
@@ -263,7 +263,7 @@ def test_a_study_that_lost_its_only_image_before_any_report_is_found_by_its_uid(
         street._arrival("1.9.9", 1, Lane.LIVE, "CR1", RELEASE).instance, **{**theirs, "sop_instance_uid": "1.2.3.1"}
     )
     with street.ledger._engine.begin() as connection:
-        resolve(connection, held, ConflictState.REPLACED, moved, street.clock.now)
+        resolve(connection, held, ConflictState.REPLACED, FileInQuarantine(moved), street.clock.now)
     archive.bring("quarantine/st/ud/first.dcm")
     assert [row.study_instance_uid for row in street.rows(schema.instance)] == ["1.9.9"]
     assert erase(settings, Patient("nobody"), is_dry_run=True).studies == 0
@@ -391,7 +391,7 @@ def test_a_study_that_has_lost_its_only_image_to_another_one_is_found_by_its_rep
     (held,) = street.rows(schema.conflict)
     moved = dataclasses.replace(street._arrival("1.9.9", 1, Lane.LIVE, "CR1", RELEASE).instance, **{**other, "sop_instance_uid": "1.2.3.1"})
     with street.ledger._engine.begin() as connection:
-        resolve(connection, held, ConflictState.REPLACED, moved, street.clock.now)
+        resolve(connection, held, ConflictState.REPLACED, FileInQuarantine(moved), street.clock.now)
     former, replaced = "st/ud/1.2.3.1.dcm", "st/ud/other.dcm"
     archive.bring(f"quarantine/{former}")
     assert [row.study_instance_uid for row in street.rows(schema.instance)] == ["1.9.9"]

@@ -27,7 +27,8 @@ from hilum.domain import (
     StudyState,
 )
 from hilum.store import requeueing, schema
-from hilum.store.ledger import Arrival, Ledger, RecordOutcome
+from hilum.store.arrival import Compared
+from hilum.store.ledger import Arrival, ImageChanged, Ledger, RecordOutcome
 from hilum.store.migrate import migrate
 from tests.support.arrivals import arrival_of
 from tests.support.street import Clock
@@ -535,3 +536,14 @@ def test_wrong_revision_is_refused(tmp_path: Path) -> None:
         require_revision(url)
     migrate(url)
     require_revision(url)
+
+
+def test_what_must_be_compared_decides_nothing_before_it_was(ledger: Ledger) -> None:
+    first = arrival(1)
+    assert ledger.record([first], is_compared=True) == [RecordOutcome.NEW]
+    before = rows(ledger, schema.instance)
+    with pytest.raises(ImageChanged):
+        ledger.record([arrival(2), arrival(1, digest="other")], is_compared=True)
+    assert rows(ledger, schema.instance) == before
+    compared = dataclasses.replace(arrival(1), compared=Compared(first.instance.path))
+    assert ledger.record([arrival(2), compared], is_compared=True) == [RecordOutcome.NEW, RecordOutcome.DUPLICATE]

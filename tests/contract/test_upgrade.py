@@ -114,6 +114,31 @@ def test_who_follows_from_nothing_meets_what_was_there_before_the_order_of_chang
         assert views.list_changed(cursor=cursor) == ([], cursor)
 
 
+def test_what_was_promised_before_it_was_written_down_is_taken_for_promised(full: str) -> None:
+    """All that an asker had sent by then: of what it asked for nothing is left."""
+    _back_to(full, "0006")
+    engine = create_engine(full)
+    with engine.begin() as connection:
+        received_at = connection.execute(text("SELECT max(received_at) FROM instance WHERE sop_instance_uid LIKE '1.2.%'")).scalar_one()
+        connection.execute(text("UPDATE instance SET calling_ae_title = 'CR2' WHERE sop_instance_uid LIKE '1.3.%'"))
+        connection.execute(text("UPDATE instance SET received_at = :late WHERE sop_instance_uid = '1.2.0.3'"), {"late": received_at + 9})
+        rows = ({"uid": f"9.{title}", "who": title, "count": count} for title, count in (("CR1", 2), ("CR2", 0)))
+        for row in rows:
+            connection.execute(_ASKED, {**row, "at": received_at + 1})
+    engine.dispose()
+    migrate(full)
+    promised = {str(row["sop_instance_uid"]): row["committed_at"] for row in contents(full)["instance"]}
+    assert {uid for uid, at in promised.items() if at is None} == {"1.2.0.3", *(uid for uid in promised if uid.startswith("1.3."))}
+    assert set(promised.values()) == {None, received_at + 1}
+
+
+_ASKED = text(
+    "INSERT INTO commitment (transaction_uid, calling_ae_title, called_ae_title, peer_address, requested_at, digest, is_duplicate, "
+    "instances, committed, failed, state, lane, due_at, finished_at) "
+    "VALUES (:uid, :who, 'HILUM', '10.0.0.7', :at, 'd', false, '[]', :count, 0, 'reported', 1, :at, :at)"
+)
+
+
 def _back_to(url: str, revision: str) -> None:
     engine = create_engine(url)  # SQLite: without the check of references, as `migrate`
     with engine.begin() as connection:
@@ -124,8 +149,9 @@ def _back_to(url: str, revision: str) -> None:
 
 
 def _without_changes(found: dict[str, list[dict[str, object]]]) -> dict[str, list[dict[str, object]]]:
-    """But for what says when a row changed: the numbers begin anew."""
-    kept = {name: [row for row in rows if not str(row.get("key")).startswith("changes_")] for name, rows in found.items()}
+    """But for what says when a row changed, and the known time: they begin anew."""
+    anew = ("changes_", "known_time")
+    kept = {name: [row for row in rows if not str(row.get("key")).startswith(anew)] for name, rows in found.items()}
     return {name: [{key: value for key, value in row.items() if key != "change"} for row in rows] for name, rows in kept.items()}
 
 

@@ -14,6 +14,7 @@ from hilum.api.app import create_app
 from hilum.api.parts import Parts
 from hilum.deliver.probe import Probe
 from hilum.receive.describe import describe
+from hilum.receive.same_bytes import sha256_of
 from hilum.settings import Api, Destination, Receive, Settings, Site, Stow
 from hilum.store.archive import Archive
 from hilum.store.audit_log import AuditLog
@@ -82,7 +83,7 @@ def open_rig(
     (folder / "metrics").mkdir(exist_ok=True)
     releases: Mapping[str, Any] = {item.id: item for item in (release(), release("vit_b16_untrained"))}
     settings = settings_for(folder, token=token, reserve_bytes=reserve_bytes)
-    decisions = Decisions(ledger_url, Archive(folder / "archive"), describe, clock)
+    decisions = Decisions(ledger_url, Archive(folder / "archive"), describe, sha256_of, clock)
     usual = {"requeue": ledger.requeue, "interventions": LedgerInterventions(settings, ledger), "decisions": decisions}
     rollouts = Rollouts(ledger_url, clock)
     options = {**usual, "probe": _as_if_probed, "rollouts": RolloutVerbs(settings, rollouts, views), **options}

@@ -34,6 +34,7 @@ from hilum.domain import (
 from hilum.receive import file_meta
 from hilum.receive.describe import describe
 from hilum.receive.patient import identity_of
+from hilum.receive.same_bytes import sha256_of
 from hilum.store.archive import Archive
 from hilum.store.arrival import Arrival
 from hilum.store.decisions import Decisions
@@ -55,7 +56,7 @@ class Site:
         self.url, self.clock = url, Clock()
         self.ledger = Ledger(url, self.clock)
         self.archive = Archive(folder / "archive", "listener-1")
-        self.decisions = Decisions(url, self.archive, describe, self.clock)
+        self.decisions = Decisions(url, self.archive, describe, sha256_of, self.clock)
         self.release = release or make_release()
         self.is_configured = True
 
@@ -151,7 +152,7 @@ def replace_until_killed(folder: Path, url: str, conflict_id: int, boundary: str
 
 def main(folder: Path, url: str, conflict_id: int, boundary: str) -> None:
     """The child. Death comes from the operating system's rename, the outermost seam."""
-    decisions = Decisions(url, Archive(folder / "archive"), describe)
+    decisions = Decisions(url, Archive(folder / "archive"), describe, sha256_of)
     os.rename = _die(os.rename, BOUNDARIES[boundary])
     decisions.replace(conflict_id)
 

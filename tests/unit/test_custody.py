@@ -80,6 +80,15 @@ def test_an_acknowledged_image_is_waited_for_until_it_has_its_row(house: House) 
     assert house.verdict() == KEPT
 
 
+def test_what_is_promised_is_written_down_before_anybody_hears_of_it(house: House) -> None:
+    for uid in ("1.2.3", "1.2.4"):
+        house.index(house.acknowledge(uid))
+    house.verdict(SopReference(DX, "1.2.3"), SopReference(CR, "1.2.4"))
+    with house.ledger._engine.begin() as connection:
+        rows = connection.exec_driver_sql("SELECT sop_instance_uid, committed_at IS NOT NULL FROM instance ORDER BY 1").all()
+    assert [tuple(row) for row in rows] == [("1.2.3", 1), ("1.2.4", 0)]
+
+
 def test_nobody_can_say_of_an_image_whose_row_does_not_come(house: House) -> None:
     house.acknowledge("1.2.3")
     assert house.verdict(after=41.0).failed == ((SopReference(DX, "1.2.3"), 0x0110),)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from pydicom import dcmread
 
 from hilum.domain import Lane
 from hilum.errors import Retry
-from hilum.receive.describe import describe
 from hilum.receive.folder import Fate, FolderIntake, TakenFile
 from hilum.receive.walk import Walk
 from hilum.settings import Receive, Settings, Site, Watch
@@ -26,6 +26,7 @@ from hilum.store.migrate import migrate
 from hilum.store.views import LedgerViews
 from hilum.wiring import watching
 from hilum.wiring.charge import Charge
+from hilum.wiring.deciding import open_decisions
 from hilum.wiring.ingesting import Origin, ingest, taking
 from load_tests.phantom import make_instance, save
 from tests.support.accounts import as_stranger, folder_of_stranger, open_to_all
@@ -107,7 +108,7 @@ def test_what_quarantine_has_lost_is_taken_again_unless_it_was_discarded(
 
     ingest(settings, [file, other], ORIGIN, 1, lambda _: None, must_not_wait)
     if verb is not None:
-        with contextlib.closing(Decisions(settings.ledger_url, archive, describe)) as decisions:
+        with contextlib.closing(open_decisions(settings)) as decisions:
             verb(decisions, 1)
     known = take()
     for lost in archive.quarantined():
@@ -124,8 +125,8 @@ def test_what_is_no_uid_is_refused_before_the_ledger_is_asked(settings: Settings
     file.write_bytes(file.read_bytes().replace(uid, uid[:4] + b"\0\0" + uid[6:]))
 
     class NeverAsked:
-        def known_digests(self, sop_instance_uids: Sequence[str]) -> Mapping[str, Mapping[str, bool]]:
-            raise AssertionError(sop_instance_uids)
+        def is_disputed(self, sop_instance_uid: str, file: Path) -> bool | None:
+            raise AssertionError(sop_instance_uid, file)
 
     with taking(settings, ORIGIN, must_not_wait, threading.Event()) as (found, _):
         taken = replace(found, known=NeverAsked()).take(file)
@@ -363,3 +364,13 @@ def test_a_note_about_images_of_another_sender_is_refused_as_a_file(intake: Fold
         assert (listed["sop_instance_uid"], listed["calling_ae_title"]) == (image.SOPInstanceUID, "OTHER")
         assert intake.take(note).fate is Fate.STORED, "its own sender may"
         assert views.rejections_without_effect() == []
+
+
+def test_a_file_that_cannot_be_read_for_a_comparison_holds_nobody_up(settings: Settings, tmp_path: Path) -> None:
+    class BadSector:
+        def is_disputed(self, sop_instance_uid: str, file: Path) -> bool | None:
+            raise OSError(errno.EIO, f"Input/output error {sop_instance_uid[:0]}{file.name[:0]}".strip())
+
+    with taking(settings, ORIGIN, must_not_wait, threading.Event()) as (found, _):
+        taken = replace(found, known=BadSector()).take(drawn(tmp_path / "1.dcm"))
+    assert (taken.fate, taken.detail) == (Fate.FAILED, "cannot be read: Input/output error")

@@ -36,10 +36,11 @@ from hilum.receive.scan import recover
 from hilum.receive.store_command import StoreRequest
 from hilum.settings import Receive, Sender, Settings
 from hilum.store.archive import Archive
-from hilum.store.decisions import CannotResolve, Decisions
+from hilum.store.decisions import CannotResolve
 from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.orphans import orphans
 from hilum.supervisor.housekeeping import Housekeeper
+from hilum.wiring.deciding import open_decisions
 from tests.support.listening import data_set_of, make_settings, unindexed
 from tests.support.storing import data_set, element, meta
 from tests.support.waiting import wait_for
@@ -181,10 +182,10 @@ def test_the_same_bytes_again_are_kept_where_the_first_ones_are_damaged(house: H
     house.execute("UPDATE reading SET state = 'failed', reason = 'attempts_exhausted'")
     file.write_bytes({"nothing left": b"", "cut": content[:-900], "bit": content[:-1] + b"!"}.get(damage, content))
 
-    def fail(path: Path) -> Instance:
+    def fail(path: Path, seed: int) -> Instance:
         if path == file:
             raise OSError(errno.EIO, "Input/output error")
-        return describe(path)
+        return describe(path, seed)
 
     if damage == "sector":
         monkeypatch.setattr(only_copies, "describe", fail)
@@ -202,7 +203,7 @@ def test_killed_on_the_way_the_scan_takes_what_comes_in_place_of_a_damaged_file(
     ((damaged,),) = house.rows("SELECT path FROM instance")
     (house.archive.root / str(damaged)).write_bytes(b"")
     file = house.put(data_set("1.2.3"), "1.2.3")
-    arrival = arrival_of(describe(file), house.settings)
+    arrival = arrival_of(describe(file, house.ledger.digest_seed), house.settings)
     house.ledger.give_up_files({"1.2.3": str(damaged)}, {"1.2.3"})
     if record_again:
         assert house.ledger.record([arrival]) == [RecordOutcome.RESTORED]
@@ -221,7 +222,7 @@ def test_other_pixels_again_are_kept_where_quarantine_has_lost_them(house: House
     house.index(house.put(other, "1.2.3"))
     ((lost,),) = house.rows("SELECT path FROM conflict")
     (house.archive.root / str(lost)).unlink()
-    with contextlib.closing(Decisions(house.settings.ledger_url, house.archive, describe)) as decisions:
+    with contextlib.closing(open_decisions(house.settings)) as decisions:
         with pytest.raises(CannotResolve, match="send it again, then decide"):
             decisions.replace(1)
         again = [house.put(other, "1.2.3") for _ in range(copies)]
@@ -240,7 +241,7 @@ def test_killed_on_the_way_the_scan_quarantines_what_takes_the_place_of_a_lost_f
     house.index(house.put(other, "1.2.3"))
     (house.archive.root / str(house.rows("SELECT path FROM conflict")[0][0])).unlink()
     file = house.put(other, "1.2.3")
-    arrival = arrival_of(describe(file), house.settings)
+    arrival = arrival_of(describe(file, house.ledger.digest_seed), house.settings)
     house.ledger.take_place_in_quarantine(house.ledger.quarantined([arrival.instance]))
     if record_again:
         house.ledger.record([arrival])
@@ -263,10 +264,10 @@ def test_what_another_user_has_left_behind_holds_up_nobody(
             raise PermissionError(errno.EACCES, "Permission denied", "ingest-0.lock")
         return held(archive, process)
 
-    def describe(file: Path) -> Instance:
+    def describe(file: Path, seed: int) -> Instance:
         if file == closed:
             raise PermissionError(errno.EACCES, "Permission denied", str(file))
-        return described(file)
+        return described(file, seed)
 
     monkeypatch.setattr(Archive, "held", hold)
     monkeypatch.setattr(indexer, "describe", describe)
@@ -305,7 +306,7 @@ def test_a_file_whose_row_exists_is_settled_by_the_scan(house: House, change: st
         house.index(house.put(data_set("1.2.3"), "1.2.3"))
     encoded = {"nothing": data_set("1.2.3"), "header": data_set("1.2.3", patient_id=b"NEWER1"), "pixels": data_set("1.2.3", pixels=b"\7\7")}
     file = house.put(encoded[change], "1.2.3")
-    house.ledger.record([arrival_of(describe(file), house.settings)])
+    house.ledger.record([arrival_of(describe(file, house.ledger.digest_seed), house.settings)])
     recover(house.settings, house.ledger, house.archive)
     assert not list(unindexed(house.archive))
     kept = house.rows("SELECT path FROM conflict" if change == "pixels" else "SELECT path FROM instance")

@@ -149,6 +149,13 @@ def test_the_advice_does_not_repeat_who_called() -> None:
     assert "STRANGER" not in found.advice
 
 
+@pytest.mark.parametrize("is_offered", [True, False])
+def test_storage_commitment_is_offered_unless_it_is_switched_off(*, is_offered: bool) -> None:
+    found = Policy(Receive(storage_commitment=is_offered), {"CR1": Sender()})
+    for calling in ("CR1", "ANYBODY"):
+        assert (terms.STORAGE_COMMITMENT in policy.supported([terms.STORAGE_COMMITMENT], found.terms(calling))) is is_offered
+
+
 def test_only_the_proposed_classes_that_we_know_are_supported() -> None:
     assert list(policy.supported([CT, DX, terms.VERIFICATION, "not a uid"], terms_of())) == [DX, terms.VERIFICATION]
     assert policy.supported([], terms_of()) == {}

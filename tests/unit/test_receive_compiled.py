@@ -155,10 +155,11 @@ def test_whole_blocks_go_past_the_page_cache(tmp_path):
 
 
 @has_library
-def test_digests_are_those_of_xxhash_whatever_the_memory_is():
+@pytest.mark.parametrize("seed", [0, 1, 2**64 - 1])
+def test_digests_are_those_of_xxhash_whatever_the_memory_is(seed):
     """Of what can be written to and of what cannot, in pieces and empty."""
     content = Random(1).randbytes(3_000_000)
-    expected, found = Digests(777, 2_500_000), LIBRARY.digests(777, 2_500_000)
+    expected, found = Digests(777, 2_500_000, seed), LIBRARY.digests(777, 2_500_000, seed)
     expected.update(content)
     for piece in (content[:10], memoryview(content)[10:70_000], b"", memoryview(bytearray(content))[70_000:90_000], content[90_000:]):
         found.update(piece)
@@ -251,7 +252,7 @@ def said_of(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("enum { INTERFACE = 4 };", "enum { INTERFACE = 3 };", "another version of Hilum"),
+        ("enum { INTERFACE = 5 };", "enum { INTERFACE = 4 };", "another version of Hilum"),
         ("void hilum_transfer(", "void other(", "cannot be loaded"),
         ('__builtin_cpu_supports("avx2")', "0", "cannot be loaded (this processor has no AVX2)"),
         ("transfer->start += BEGINNING;", "", "loses bytes"),
@@ -260,6 +261,8 @@ def said_of(folder: Path, text: str) -> str:
         ("bytes += now, count -= now;", "count -= now;", "loses bytes"),
         ("block + count - keep, keep);", "block + count, keep);", "loses bytes"),
         ("transfer->is_last = take_fragment(", "transfer->is_last = !take_fragment(", "does not see the end"),
+        ("reset_withSeed(&digests->whole, seed)", "reset(&digests->whole)", "computes wrong digests"),
+        ("reset_withSeed(&digests->pixels, seed)", "reset(&digests->pixels)", "computes wrong digests"),
         ("- digests->position < end)", "- digests->position > end)", "computes wrong digests"),
         ("digests->position += count;", "digests->position += count + 1;", "computes wrong digests"),
     ],

@@ -64,6 +64,8 @@ class Observer:
         known = set(self.settings.destinations)
         yield from _of_queues(self.views.queues(), known)
         yield from _of_stuck(self.views.stuck(), known)
+        held = self.views.retention_state().held
+        yield from (("hilum_retention_held", (reason,), is_held) for reason, is_held in held.items())
         totals = self.views.totals()
         yield from (("hilum_rollout", _labels_of(item), 1) for item in self.views.rollouts())
         yield "hilum_studies_recorded", (), totals["studies"]

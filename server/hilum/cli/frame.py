@@ -49,6 +49,8 @@ rollout_app = typer.Typer(
 app.add_typer(rollout_app, name="rollout")
 studies_app = typer.Typer(help="Single studies.", no_args_is_help=True)
 app.add_typer(studies_app, name="studies")
+retention_app = typer.Typer(help="What leaves the archive, and what deletion waits for.", no_args_is_help=True)
+app.add_typer(retention_app, name="retention")
 images_app = typer.Typer(help="Single images.", no_args_is_help=True)
 app.add_typer(images_app, name="images")
 

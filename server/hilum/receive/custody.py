@@ -34,7 +34,10 @@ class Custody:
     clock: Callable[[], float] = time.time
 
     def verdict(self, job: CommitmentJob) -> CommitmentVerdict:
-        """What can be promised. Raises Retry while an object may still come, or wait for its row."""
+        """What is promised, and kept from now on.
+
+        Raises Retry while an object may still come, or wait for its row.
+        """
         references = job.request.references
         if job.is_duplicate:
             return CommitmentVerdict((), tuple((item, DUPLICATE_TRANSACTION) for item in references))
@@ -45,11 +48,21 @@ class Custody:
         patience = (0.0 if is_complete else self.wait_seconds) + (_ROWS_SECONDS if is_behind else 0.0)
         if self.clock() - job.requested_at < patience:
             raise Retry("objects that it names are not there yet", after_seconds=_LOOK_AGAIN_SECONDS, is_outage=True)
-        return judge(references, classes, disputed, PROCESSING_FAILURE if is_behind else NO_SUCH_OBJECT)
+        absent = PROCESSING_FAILURE if is_behind else NO_SUCH_OBJECT
+        self._promise(judge(references, classes, disputed, absent))
+        return judge(references, *self._kept(job.request), absent)  # retention may have been faster than the promise
 
     def _is_behind(self, requested_at: float) -> bool:
         """Whether a file that came before the request still waits for its row."""
         return any(_came_before(file, requested_at) for file in self.archive.unindexed())
+
+    def _promise(self, verdict: CommitmentVerdict) -> None:
+        """Before anybody hears of it."""
+        if verdict.committed:
+            try:
+                self.ledger.promise([item.sop_instance_uid for item in verdict.committed])
+            except SQLAlchemyError as error:
+                raise Retry("the ledger does not answer", after_seconds=5.0, is_outage=True) from error
 
     def _kept(self, request: CommitmentRequest) -> tuple[Mapping[str, str], Collection[str]]:
         try:

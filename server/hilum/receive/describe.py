@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -12,28 +13,31 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 
 from hilum.domain import Instance
 from hilum.receive import file_meta
-from hilum.receive.digests import PixelDigest
+from hilum.receive.digests import Hash, PixelDigest
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import MAXIMUM_HEADER_BYTES, Header, read_header
 from hilum.receive.refusals import CannotUnderstand
 from hilum.store import row_header
 from hilum.store.archive import place_of
+from hilum.store.digest_seed import written
 
 _CHUNK_BYTES = 1 << 20
 _FIRST_WINDOW_BYTES = 256 << 10  # holds nearly every header
 _MAXIMUM_INFLATED_BYTES = 1 << 30
 
 
-def describe(file: Path) -> Instance:
-    """Identity, header and digests of a received object. Raises CannotUnderstand, and OSError when it cannot be read.
+def describe(file: Path, seed: int = 0) -> Instance:
+    """Identity, header and digests, with this seed, of a received object.
+
+    Raises CannotUnderstand, and OSError when it cannot be read.
 
     The time of reception is the file's own: the same now and when a scan finds the file after a crash.
     """
     with file.open("rb") as stream:
         meta, start, header = _read_beginning(stream)
-        digests = _digests(stream, start, meta, header)
+        whole, pixels = _hashed(stream, meta, start, header, partial(xxhash.xxh3_128, seed=seed))
     found = file.stat()
-    return instance_of(file, meta, header, digests, found.st_size, found.st_mtime)
+    return instance_of(file, meta, header, (written(whole, seed), written(pixels, seed)), found.st_size, found.st_mtime)
 
 
 def instance_of(
@@ -76,9 +80,15 @@ def _parse(beginning: bytes) -> tuple[FileMeta, int, Header]:
     return meta, start, read_header(memoryview(beginning)[start:], meta.transfer_syntax_uid)
 
 
-def _digests(stream: BinaryIO, start: int, meta: FileMeta, header: Header) -> tuple[str, str]:
+def hashed(file: Path, new: Callable[[], Hash]) -> tuple[str, str]:
+    """Of the data set, and of its Pixel Data, by another hash. Raises CannotUnderstand, OSError."""
+    with file.open("rb") as stream:
+        return _hashed(stream, *_read_beginning(stream), new)
+
+
+def _hashed(stream: BinaryIO, meta: FileMeta, start: int, header: Header, new: Callable[[], Hash]) -> tuple[str, str]:
     """Of the data set as received, and of its Pixel Data."""
-    whole, pixels = xxhash.xxh3_128(), PixelDigest(header.pixels_start, header.pixels_end)
+    whole, pixels = new(), PixelDigest(header.pixels_start, header.pixels_end, new())
     visible = _inflating() if meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian else _as_it_is
     stream.seek(start)
     while chunk := stream.read(_CHUNK_BYTES):

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import xxhash
+
+from hilum.store.digest_seed import written
 
 # For 100 kB and more xxhash gives the interpreter to another thread; with many associations getting it back takes longer than hashing.
 _SLICE_BYTES = 64 << 10
+
+
+class Hash(Protocol):
+    """As hashlib and xxhash have them."""
+
+    def update(self, data: bytes | memoryview, /) -> None:
+        """The next bytes."""
+
+    def hexdigest(self) -> str:
+        """So far."""
 
 
 class PixelDigest:
     """Of the bytes that belong to Pixel Data, in a data set that is given piece by piece, inflated if it was deflated.
 
     `pixels_start` None: it has none. `pixels_end` None: Pixel Data has no defined length (it is encapsulated), and the digest runs to
-    the end of the data set.
+    the end of the data set. `digest`: new, of any kind.
     """
 
-    def __init__(self, pixels_start: int | None, pixels_end: int | None) -> None:
-        self._start, self._end = pixels_start, pixels_end
-        self._digest = xxhash.xxh3_128()
+    def __init__(self, pixels_start: int | None, pixels_end: int | None, digest: Hash) -> None:
+        self._start, self._end, self._digest = pixels_start, pixels_end, digest
         self._position = 0
 
     def update(self, piece: bytes | memoryview) -> None:
@@ -33,10 +46,12 @@ class PixelDigest:
 
 
 class Digests:
-    """Both digests of a data set that is not deflated, and its size."""
+    """Both digests of a data set that is not deflated, and its size. `seed` 0: none."""
 
-    def __init__(self, pixels_start: int | None, pixels_end: int | None) -> None:
-        self._whole, self._pixels = xxhash.xxh3_128(), PixelDigest(pixels_start, pixels_end)
+    def __init__(self, pixels_start: int | None, pixels_end: int | None, seed: int = 0) -> None:
+        self._whole = xxhash.xxh3_128(seed=seed)
+        self._pixels = PixelDigest(pixels_start, pixels_end, xxhash.xxh3_128(seed=seed))
+        self._seed = seed
         self.size_bytes = 0
 
     def update(self, piece: bytes | memoryview) -> None:
@@ -50,4 +65,4 @@ class Digests:
 
     def hexdigests(self) -> tuple[str, str]:
         """Of the data set, and of its Pixel Data."""
-        return self._whole.hexdigest(), self._pixels.hexdigest()
+        return written(self._whole.hexdigest(), self._seed), written(self._pixels.hexdigest(), self._seed)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
-import xxhash
 from pydicom.uid import MediaStorageDirectoryStorage
 
 from hilum.errors import Retry
@@ -53,8 +52,11 @@ class TakenFile:
 class Known(Protocol):
     """What the ledger knows of objects."""
 
-    def known_digests(self, sop_instance_uids: Sequence[str]) -> Mapping[str, Mapping[str, bool]]:
-        """Of these objects the digests of data sets that need not come again, and whether each waits in a conflict. Raises Retry."""
+    def is_disputed(self, sop_instance_uid: str, file: Path) -> bool | None:
+        """None: this data set has to come; else whether it waits in a conflict.
+
+        Raises Retry, and OSError of the file.
+        """
 
 
 def _open(path: Path) -> BinaryIO:
@@ -86,7 +88,7 @@ class FolderIntake:
                     return TakenFile(path, Fate.SKIPPED, "a pipe, a socket or a device, and no file")
                 self._wait_for_room()
                 with self.open_file(path) as stream:
-                    return TakenFile(path, *self._take(stream))
+                    return TakenFile(path, *self._take(path, stream))
             except TooLarge as error:
                 return TakenFile(path, Fate.REFUSED, f"{error.comment} (receive.maximum_object_bytes)")
             except OutOfResources as error:
@@ -106,7 +108,7 @@ class FolderIntake:
         while (rejection := self.rejection()) is not None:
             self.wait(rejection.advice)
 
-    def _take(self, stream: BinaryIO) -> tuple[Fate, str]:
+    def _take(self, path: Path, stream: BinaryIO) -> tuple[Fate, str]:
         beginning = _read(stream, file_meta.MAXIMUM_BYTES)
         if beginning[_PREFIX] != b"DICM":
             return Fate.SKIPPED, "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)"
@@ -115,9 +117,8 @@ class FolderIntake:
             return Fate.SKIPPED, "a DICOMDIR; give its folder, and its files are taken"
         command = StoreCommand.of_file(meta)
         command.require_consistent()  # before the ledger is asked: a database may refuse what is no UID
-        stream.seek(start)
-        if (known := self._known(meta.sop_instance_uid, stream)) is not None:
-            return known
+        if (is_disputed := self._is_disputed(meta.sop_instance_uid, path)) is not None:
+            return (Fate.CONFLICT, IN_CONFLICT) if is_disputed else (Fate.KNOWN, "")
         stream.seek(start)
         with contextlib.closing(self.reception.begin(command)) as arriving:
             for chunk in _chunks(stream):
@@ -127,16 +128,11 @@ class FolderIntake:
             return Fate.REFUSED, NOTE_NOT_PERMITTED
         return (Fate.DISCARDED, "a report of ours") if taken is Taken.OWN_DOCUMENT else (Fate.STORED, "")
 
-    def _known(self, uid: str, stream: BinaryIO) -> tuple[Fate, str] | None:
-        """What it is if it need not be written again. Only what is known by its SOP Instance UID is read for that.
-
-        A file whose header was corrected since is known: taken once more, it would take the correction back. (Who sends it again by C-STORE
-        may mean just that.)
-        """
-        known = self.known.known_digests([uid]).get(uid)
-        if not known or (is_disputed := known.get(_digest(stream))) is None:
-            return None
-        return (Fate.CONFLICT, IN_CONFLICT) if is_disputed else (Fate.KNOWN, "")
+    def _is_disputed(self, sop_instance_uid: str, path: Path) -> bool | None:
+        try:
+            return self.known.is_disputed(sop_instance_uid, path)
+        except OSError as error:
+            raise _Unreadable(f"cannot be read: {error.strerror}") from error
 
 
 class _Unreadable(Exception):
@@ -147,13 +143,6 @@ def _is_special(path: Path) -> bool:
     """To open a pipe would wait for whoever writes into it. Raises OSError."""
     mode = path.stat().st_mode
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
-
-
-def _digest(stream: BinaryIO) -> str:
-    digest = xxhash.xxh3_128()
-    for chunk in _chunks(stream):
-        digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _chunks(stream: BinaryIO) -> Iterator[bytes]:

@@ -23,6 +23,7 @@ from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from hilum import telemetry, tracing
 from hilum.domain import Instance
+from hilum.receive import identity
 from hilum.receive.describe import describe
 from hilum.receive.file_lane import in_lane_of
 from hilum.receive.only_copies import keep_only_copies
@@ -80,14 +81,14 @@ def index(
     `known`: files that need not be read for it. `left_behind`: those of a process that died (see Arrival).
     """
     lost = _LOST | _CLOSED if left_behind else _LOST
-    described = {file: instance for file in files if (instance := known.get(file) or _described(file, archive, lost)) is not None}
+    described = {file: instance for file in files if (instance := known.get(file) or _described(file, ledger, archive, lost)) is not None}
     placed = {file for file in described if archive.place(file)}
     try:
         with telemetry.cpu("index_ledger"):
             arrivals = arrivals_of(list(described.values()), settings, ledger.ae_titles)
             pairs = zip(described, in_lane_of(described, arrivals), strict=True)
             marked = [replace(item, is_left_behind=True) if file in left_behind else item for file, item in pairs]
-            outcomes = keep_only_copies(marked, ledger.record(marked), ledger, archive)
+            outcomes = keep_only_copies(*identity.record(marked, ledger, archive), ledger, archive)
     except (DataError, IntegrityError) as error:
         again = partial(index, settings=settings, ledger=ledger, archive=archive, left_behind=left_behind)
         return _index_singly(list(described), error, archive, again)
@@ -111,9 +112,9 @@ def _index_singly(
     return sum((again([file]) for file in files), Counter())
 
 
-def _described(file: File, archive: Archive, lost: Collection[int]) -> Instance | None:
+def _described(file: File, ledger: Ledger, archive: Archive, lost: Collection[int]) -> Instance | None:
     try:
-        return describe(Path(file))
+        return describe(Path(file), ledger.digest_seed)
     except CannotUnderstand as problem:
         _log.error("quarantined", file=_name(file), problem=problem.comment)
         archive.quarantine(file)

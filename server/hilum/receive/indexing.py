@@ -43,7 +43,8 @@ def indexing(
     indexer.start()
     try:
         policy = Policy(settings.receive, settings.senders)
-        yield Reception(Intake(settings.receive, archive, indexer), ledger, Maker(settings.report.manufacturer, ledger.serial), policy)
+        intake = Intake(settings.receive, archive, indexer, ledger.digest_seed)
+        yield Reception(intake, ledger, Maker(settings.report.manufacturer, ledger.serial), policy)
     finally:
         indexer.stop(flush_seconds)
         if indexer.failure is not None:

@@ -26,10 +26,10 @@ _LOOK_BYTES = 16 << 20  # of an object, between two looks at the disk
 
 
 class Intake:
-    """Takes images from any number of threads."""
+    """Takes images from any number of threads. `seed`: of their digests."""
 
-    def __init__(self, settings: Receive, archive: Archive, indexer: Indexer) -> None:
-        self._settings, self._archive, self._indexer = settings, archive, indexer
+    def __init__(self, settings: Receive, archive: Archive, indexer: Indexer, seed: int = 0) -> None:
+        self._settings, self._archive, self._indexer, self.seed = settings, archive, indexer, seed
 
     def begin(self, command: StoreCommand, header: Header) -> IncomingImage:
         """A new image; close it."""
@@ -74,7 +74,7 @@ class IncomingImage:
         self._intake, self._meta, self._header, self._archive = intake, command.meta, header, archive
         self._trace = tracing.of_study(header.study_instance_uid)
         self._association, self._began = command.association, time.time() if self._trace else 0.0
-        self._digests = digests_of(header)
+        self._digests = digests_of(header, intake.seed)
         self.is_receiver = isinstance(self._digests, CompiledDigests)
         self._archived: Incoming | None = None
         self._granted = 0  # as large it may become before the disk is looked at

@@ -6,15 +6,20 @@ A disk may have lost the file, or an older ledger was restored, which does not k
 from __future__ import annotations
 
 import errno
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from hilum import telemetry
 from hilum.domain import Instance
+from hilum.receive import identity
 from hilum.receive.describe import describe
 from hilum.receive.refusals import CannotUnderstand
+from hilum.receive.same_bytes import digest_of, is_same_data_set, sha256_of
 from hilum.store.archive import Archive
 from hilum.store.arrival import Arrival
+from hilum.store.digest_seed import seed_of
+from hilum.store.known_images import KnownDataSet
 from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.views import LedgerViews
 
@@ -29,10 +34,32 @@ class KeptObjects:
 
     views: LedgerViews
     archive: Archive
+    seed: int
 
-    def known_digests(self, sop_instance_uids: Sequence[str]) -> Mapping[str, Mapping[str, bool]]:
-        """See `LedgerViews.known_digests`. Raises Retry."""
-        return self.views.known_digests(sop_instance_uids, lambda path: not _is_gone(self.archive, path))
+    def is_disputed(self, sop_instance_uid: str, file: Path) -> bool | None:
+        """None: this data set has to come; else whether it waits in a conflict.
+
+        A file whose header was corrected since is known: taken once more, it would take the
+        correction back. (By C-STORE just that may be meant.) Raises Retry, and OSError of the file.
+        """
+        digests = dict[int, str]()
+        for known in self.views.known_data_sets(sop_instance_uid):
+            seed = seed_of(known.digest, self.seed)
+            if seed not in digests:
+                digests[seed] = digest_of(file, seed)
+            if digests[seed] == known.digest and self._is(known, file):
+                return known.is_disputed
+        return None
+
+    def _is(self, known: KnownDataSet, file: Path) -> bool:
+        """Whether it is beyond its digest, which says that it is."""
+        if known.path is None:
+            is_older = known.sha256 is None and known.is_replaced  # by an earlier version: its digest is all that is known
+            return is_older or known.sha256 == sha256_of(file)
+        try:
+            return is_same_data_set(file, self.archive.locate(known.path))
+        except (CannotUnderstand, OSError):
+            return False
 
 
 def keep_only_copies(
@@ -43,10 +70,12 @@ def keep_only_copies(
     positions = [position for position, outcome in enumerate(outcomes) if outcome is RecordOutcome.DUPLICATE]
     if not positions:
         return decided
-    same = [arrivals[position].instance for position in positions]
+    came = [arrivals[position] for position in positions]
+    same = [arrival.instance for arrival in came]
     paths = ledger.paths_of(same)
     gone = {uid: path for uid, path in paths.items() if _is_gone(archive, path)}
-    damaged = _damaged(same, paths, ledger, archive)
+    seen = {arrival.instance.sop_instance_uid for arrival in came if arrival.compared is not None and arrival.compared.is_damaged}
+    damaged = _damaged(same, paths, seen, ledger, archive)
     lost = [item for item in ledger.quarantined(same) if _is_gone(archive, item.path)]
     if gone or damaged:
         ledger.give_up_files({**gone, **damaged}, damaged)
@@ -55,23 +84,26 @@ def keep_only_copies(
     if uids := {*gone, *damaged, *(item.same.sop_instance_uid for item in lost)}:
         _log.warning("file_was_gone", count=len(gone) + len(damaged) + len(lost), advice=_ADVICE)
         again = [position for position in positions if arrivals[position].instance.sop_instance_uid in uids]
-        for position, outcome in zip(again, ledger.record([arrivals[position] for position in again]), strict=True):
+        _, outcomes_again = identity.record([arrivals[position] for position in again], ledger, archive)
+        for position, outcome in zip(again, outcomes_again, strict=True):
             decided[position] = outcome
     return decided
 
 
-def _damaged(same: Sequence[Instance], paths: Mapping[str, str], ledger: Ledger, archive: Archive) -> dict[str, str]:
-    """Of these paths, those whose file is not what was put there. All of it is read only where there is a reason to."""
+def _damaged(same: Sequence[Instance], paths: Mapping[str, str], seen: Collection[str], ledger: Ledger, archive: Archive) -> dict[str, str]:
+    """Of these paths, those whose file is not what was put there, as was `seen`, or as a reading that failed makes likely."""
     sizes = {item.sop_instance_uid: item.size_bytes for item in same}
     digests = {(item.sop_instance_uid, item.digest) for item in same}
     not_read = ledger.not_read(list(paths)) if paths else set()
 
     def is_damaged(uid: str, path: str) -> bool:
+        if uid in seen:
+            return True
         try:
             file = archive.locate(path)
             if file.stat().st_size == sizes[uid] and uid not in not_read:
                 return False
-            return (uid, describe(file).digest) not in digests
+            return not any((uid, describe(file, seed).digest) in digests for seed in (ledger.digest_seed, 0))
         except CannotUnderstand:
             return True
         except OSError as error:

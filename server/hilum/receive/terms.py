@@ -24,7 +24,8 @@ VERIFICATION = "1.2.840.10008.1.1"
 STORAGE_COMMITMENT = "1.2.840.10008.1.20.1"  # Push Model (PS3.4 annex J); its associations stay with pynetdicom
 STREAMED_SOP_CLASSES = frozenset((*STORAGE_SOP_CLASSES, *REPORT_SOP_CLASSES, KEY_OBJECT_SELECTION, VERIFICATION))
 _WITHOUT_PIXELS: tuple[str, ...] = (uid.ExplicitVRLittleEndian, uid.ImplicitVRLittleEndian, uid.ExplicitVRBigEndian)
-_NOT_IMAGES = dict.fromkeys((*REPORT_SOP_CLASSES, KEY_OBJECT_SELECTION, VERIFICATION, STORAGE_COMMITMENT), _WITHOUT_PIXELS)
+_NOT_IMAGES = dict.fromkeys((*REPORT_SOP_CLASSES, KEY_OBJECT_SELECTION, VERIFICATION), _WITHOUT_PIXELS)
+_COMMITMENT = {STORAGE_COMMITMENT: _WITHOUT_PIXELS}
 _FOR_ALL = {"called_ae_titles": "receive.ae_titles"}
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -83,7 +84,7 @@ def _terms(section: str, sender: Sender, receive: Receive) -> Terms:
         maximum_associations=sender.maximum_associations,
         sop_classes=classes,
         transfer_syntaxes=syntaxes,
-        accepted={**dict.fromkeys(classes, syntaxes), **_NOT_IMAGES},
+        accepted={**dict.fromkeys(classes, syntaxes), **_NOT_IMAGES, **(_COMMITMENT if receive.storage_commitment else {})},
         may_reject=sender.may_reject,
         certificate_names=frozenset(sender.certificate_names),
     )

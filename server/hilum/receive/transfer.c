@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { INTERFACE = 4 };
+enum { INTERFACE = 5 };
 
 #if defined __x86_64__ && !defined PLAIN
 #define NEEDS_AVX2
@@ -90,12 +90,12 @@ struct spans {
 
 int64_t hilum_digests_bytes(void) { return sizeof(struct digests) + alignof(struct digests); }
 
-/* Somewhere in memory of `hilum_digests_bytes`. */
-struct digests *hilum_digests_begin(void *memory, int64_t pixels_start, int64_t pixels_end)
+/* Somewhere in memory of `hilum_digests_bytes`. A seed of 0 is none. */
+struct digests *hilum_digests_begin(void *memory, uint64_t seed, int64_t pixels_start, int64_t pixels_end)
 {
     struct digests *digests = (void *)(((uintptr_t)memory + alignof(struct digests) - 1) & ~(uintptr_t)(alignof(struct digests) - 1));
-    XXH3_128bits_reset(&digests->whole);
-    XXH3_128bits_reset(&digests->pixels);
+    XXH3_128bits_reset_withSeed(&digests->whole, seed);
+    XXH3_128bits_reset_withSeed(&digests->pixels, seed);
     digests->position = 0, digests->pixels_start = pixels_start, digests->pixels_end = pixels_end;
     return digests;
 }

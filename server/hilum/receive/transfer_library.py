@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from hilum.receive.streaming.provider import Unread
+from hilum.store.digest_seed import written
 from hilum.store.outlet import Outlet
 
 PATH: Final = Path(__file__).with_name("transfer.so")
-_INTERFACE: Final = 4
+_INTERFACE: Final = 5
 _DIGEST_BYTES: Final = 16
 _PEER_HAS_CLOSED: Final = -1
 _BEGINNING_BYTES: Final = 12
@@ -75,7 +76,8 @@ class Library:
         self._transfer, self._update_large = free.hilum_transfer, free.hilum_digests_update
         self._begin, self._update, self._end = quick.hilum_digests_begin, quick.hilum_digests_update, quick.hilum_digests_end
         self._transfer.argtypes, self._transfer.restype = (ctypes.c_void_p,), None
-        self._begin.argtypes, self._begin.restype = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64), ctypes.c_void_p
+        self._begin.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64)
+        self._begin.restype = ctypes.c_void_p
         for update in (self._update, self._update_large):
             update.argtypes, update.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64), None
         self._end.argtypes, self._end.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p), None
@@ -84,15 +86,15 @@ class Library:
         self._block_bytes = block_bytes
         self._blocks: list[ctypes.Array[ctypes.c_char]] = []
 
-    def digests(self, pixels_start: int | None, pixels_end: int | None) -> CompiledDigests:
+    def digests(self, pixels_start: int | None, pixels_end: int | None, seed: int = 0) -> CompiledDigests:
         """Of a data set whose Pixel Data lies there; without an end it goes on to the end of the data set."""
-        return CompiledDigests(self, pixels_start, pixels_end)
+        return CompiledDigests(self, pixels_start, pixels_end, seed)
 
-    def begin(self, pixels_start: int | None, pixels_end: int | None) -> tuple[ctypes.Array[ctypes.c_char], int]:
+    def begin(self, pixels_start: int | None, pixels_end: int | None, seed: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
         """Memory that must outlive what is at the address in it."""
         memory = self._memory()
         start, end = (-1 if position is None else position for position in (pixels_start, pixels_end))
-        return memory, self._begin(memory, start, end)
+        return memory, self._begin(memory, seed, start, end)
 
     def update(self, address: int, piece: bytes | memoryview) -> None:
         """The next bytes."""
@@ -158,9 +160,9 @@ class Library:
 class CompiledDigests:
     """As `digests.Digests`."""
 
-    def __init__(self, library: Library, pixels_start: int | None, pixels_end: int | None) -> None:
-        self.library = library
-        self._memory, self.address = library.begin(pixels_start, pixels_end)
+    def __init__(self, library: Library, pixels_start: int | None, pixels_end: int | None, seed: int) -> None:
+        self.library, self._seed = library, seed
+        self._memory, self.address = library.begin(pixels_start, pixels_end, seed)
         self.size_bytes = 0
 
     def update(self, piece: bytes | memoryview) -> None:
@@ -170,7 +172,8 @@ class CompiledDigests:
 
     def hexdigests(self) -> tuple[str, str]:
         """Of the data set, and of its Pixel Data."""
-        return self.library.end(self.address)
+        whole, pixels = self.library.end(self.address)
+        return written(whole, self._seed), written(pixels, self._seed)
 
 
 def _said(buffer: int, unread: Unread, outlet: Outlet, digests: CompiledDigests) -> _Transfer:

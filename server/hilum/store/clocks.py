@@ -25,3 +25,11 @@ def ahead_seconds(engine: Engine, clock: Callable[[], float]) -> float:
         theirs = float(connection.execute(_NOW).scalar_one())
         after = clock()
     return max(before - theirs, 0.0) + min(after - theirs, 0.0)
+
+
+def moment_of(engine: Engine, clock: Callable[[], float]) -> float:
+    """Now, by the database's clock, which all hosts have in common; `clock` where it is SQLite."""
+    if engine.dialect.name != "postgresql":
+        return clock()
+    with engine.connect() as connection:
+        return float(connection.execute(_NOW).scalar_one())

@@ -53,6 +53,13 @@ _WHOLE = select(commitment).where(commitment.c.id == bindparam("row")).with_for_
 _KEPT_IMAGES = select(instance.c.sop_instance_uid, instance.c.sop_class_uid).where(
     instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True)), instance.c.pixels_removed_at.is_(None)
 )
+_TO_PROMISE = (
+    select(instance.c.id, instance.c.received_at, instance.c.committed_at)
+    .where(instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True)), instance.c.pixels_removed_at.is_(None))
+    .order_by(instance.c.sop_instance_uid)
+    .with_for_update()
+)
+_PROMISE = update(instance).where(instance.c.id == bindparam("row")).values(committed_at=bindparam("moment"))
 _DISPUTED = select(conflict.c.sop_instance_uid).where(
     conflict.c.sop_instance_uid.in_(bindparam("uids", expanding=True)),
     conflict.c.calling_ae_title == bindparam("who"),
@@ -188,6 +195,15 @@ def kept(connection: Connection, sop_instance_uids: Collection[str]) -> dict[str
         for query in (_KEPT_DOCUMENTS, _KEPT_IMAGES):
             found |= {row.sop_instance_uid: row.sop_class_uid for row in connection.execute(query, {"uids": uids})}
     return found
+
+
+def promise(connection: Connection, sop_instance_uids: Collection[str], now: float) -> None:
+    """Images that are there stay as long as settings say of promises. In the order of locks."""
+    for uids in _chunks(sop_instance_uids):
+        rows = connection.execute(_TO_PROMISE, {"uids": uids}).all()
+        moments = [{"row": row.id, "moment": max(now, row.received_at, row.committed_at or 0.0)} for row in rows]
+        if moments:
+            connection.execute(_PROMISE, moments)
 
 
 def disputed(connection: Connection, sop_instance_uids: Collection[str], calling_ae_title: str) -> set[str]:

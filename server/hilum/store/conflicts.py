@@ -9,7 +9,7 @@ are there the conflict's row says so (`is_settled`), and whoever comes next move
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, insert, null, select, update
@@ -29,6 +29,14 @@ _ALLOWED = {
 """From which states a person may decide so; the state itself is allowed too, and changes nothing."""
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileInQuarantine:
+    """The file of a conflict: what it says, for REPLACED; its data set's SHA-256, for DISCARDED."""
+
+    instance: Instance | None = None
+    sha256: str | None = None
+
+
 class CannotResolve(Exception):
     """This decision is not open any more, or never was; the text says what to do."""
 
@@ -41,31 +49,22 @@ def with_studies(connection: Connection, found: Sequence[Item]) -> list[Item]:
     return [{**item, "study_instance_uid": studies.get(item["sop_instance_uid"])} for item in found]
 
 
-def kept_out(connection: Connection, sop_instance_uids: Sequence[str], is_there: Callable[[str], bool]) -> list[tuple[str, str, bool]]:
-    """SOP Instance UID and digest of what is not in use, and whether nobody has decided on it yet; not what was taken as the image.
-
-    `is_there`: of a `path` whether its file is. What was not discarded and is not there may come again.
-    """
-    chosen = and_(conflict.c.sop_instance_uid.in_(sop_instance_uids), conflict.c.state != ConflictState.REPLACED)
-    found = connection.execute(select(*(conflict.c[name] for name in ("sop_instance_uid", "digest", "path", "state"))).where(chosen))
-    kept = (row for row in found if row.state == ConflictState.DISCARDED or is_there(row.path))
-    return [(row.sop_instance_uid, row.digest, row.state == ConflictState.HELD) for row in kept]
-
-
 def find(connection: Connection, conflict_id: int) -> Row[Any] | None:
     """A conflict's row, locked."""
     return connection.execute(select(conflict).where(conflict.c.id == conflict_id).with_for_update()).first()
 
 
-def resolve(connection: Connection, found: Row[Any], state: ConflictState, quarantined: Instance | None, now: float) -> None:
-    """Write a decision. `quarantined` describes the file in quarantine, for REPLACED alone. Idempotent. Raises CannotResolve."""
+def resolve(connection: Connection, found: Row[Any], state: ConflictState, quarantined: FileInQuarantine, now: float) -> None:
+    """Write a decision. Idempotent. Raises CannotResolve."""
     if found.state == state:
         return
     if found.state not in _ALLOWED[state]:
         raise CannotResolve(f"The conflict is {found.state} already; nothing is left to decide.")
     if state is ConflictState.REPLACED:
-        _replace(connection, found, quarantined, now)
-    values = {"state": state, "resolved_at": now, "is_settled": state is ConflictState.KEPT}
+        _replace(connection, found, quarantined.instance, now)
+    values: dict[str, Any] = {"state": state, "resolved_at": now, "is_settled": state is ConflictState.KEPT}
+    if state is ConflictState.DISCARDED:
+        values["sha256"] = quarantined.sha256
     connection.execute(update(conflict).where(conflict.c.id == found.id).values(values))
 
 
@@ -90,7 +89,7 @@ def _replace(connection: Connection, found: Row[Any], quarantined: Instance | No
         _keep_former(connection, former, now, found.kind)
     values = codec.instance_values(
         dataclasses.replace(
-            _of_its_sender(quarantined, former),
+            _of_its_sender(quarantined, former, found.kind),
             path=place_of_quarantined(found.path),
             header_revision=former.header_revision + 1,
             received_at=found.received_at,
@@ -103,9 +102,9 @@ def _replace(connection: Connection, found: Row[Any], quarantined: Instance | No
     reopen(connection, {former.study_instance_uid, quarantined.study_instance_uid}, now)
 
 
-def _of_its_sender(quarantined: Instance, former: Row[Any]) -> Instance:
+def _of_its_sender(quarantined: Instance, former: Row[Any], kind: ConflictKind) -> Instance:
     """The image stays its first sender's where only its header changes; other pixels are another one's."""
-    if quarantined.pixel_digest != former.pixel_digest:
+    if kind != ConflictKind.HEADER:
         return quarantined
     names = ("calling_ae_title", "called_ae_title", "peer_address")
     return dataclasses.replace(quarantined, **{name: getattr(former, name) for name in names})

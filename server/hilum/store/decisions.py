@@ -10,10 +10,10 @@ from typing import Any
 from sqlalchemy import select
 
 from hilum.domain import ConflictState, Instance, Rejection, RemovalReason
-from hilum.store import conflicts, rejecting
+from hilum.store import conflicts, digest_seed, rejecting
 from hilum.store.archive import Archive, place_of_quarantined
 from hilum.store.audit_log import Deed
-from hilum.store.conflicts import CannotResolve
+from hilum.store.conflicts import CannotResolve, FileInQuarantine
 from hilum.store.database import open_engine
 from hilum.store.doorbell import doorbell_for
 from hilum.store.schema import conflict, instance
@@ -25,11 +25,21 @@ _BELLS = ("analyse", "assemble")
 
 
 class Decisions:
-    """Decisions on one ledger and its archive; `describe` reads a received object. Each verb is safe to repeat after any crash."""
+    """Decisions on one ledger and its archive.
 
-    def __init__(self, url: str, archive: Archive, describe: Callable[[Path], Instance], clock: Callable[[], float] = time.time) -> None:
+    `describe` reads a received object, with digests of a seed, `sha256_of` its data set. Each verb is safe to repeat after any crash.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        archive: Archive,
+        describe: Callable[[Path, int], Instance],
+        sha256_of: Callable[[Path], str],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._engine, self._doorbell = open_engine(url), doorbell_for(url)
-        self._archive, self._describe, self._clock = archive, describe, clock
+        self._archive, self._describe, self._sha256_of, self._clock = archive, describe, sha256_of, clock
 
     def close(self) -> None:
         """Give the connections back."""
@@ -83,7 +93,7 @@ class Decisions:
 
     def _resolve(self, conflict_id: int, state: ConflictState, deed: Deed | None) -> Item | None:
         """Rows first, then files. Raises CannotResolve, OSError."""
-        quarantined = self._quarantined(conflict_id) if state is ConflictState.REPLACED else None
+        quarantined = self._quarantined(conflict_id, state)
         with self._engine.begin() as connection:
             found = conflicts.find(connection, conflict_id)
             if found is None:
@@ -100,15 +110,21 @@ class Decisions:
             row = connection.execute(select(conflict).where(conflict.c.id == conflict_id)).one()
             return conflicts.with_studies(connection, [row._asdict()])[0]
 
-    def _quarantined(self, conflict_id: int) -> Instance | None:
-        """The object in quarantine, read before the row is locked; None: there is no such conflict, or nothing to decide about it."""
+    def _quarantined(self, conflict_id: int, state: ConflictState) -> FileInQuarantine:
+        """What has to be known of the file, read before the row is locked."""
         with self._engine.begin() as connection:
             found = conflicts.find(connection, conflict_id)
-        if found is None or found.state not in (ConflictState.HELD, ConflictState.KEPT):
-            return None
+            seed = digest_seed.read(connection)
+        if found is None or found.state not in (ConflictState.HELD, ConflictState.KEPT) or state is ConflictState.KEPT:
+            return FileInQuarantine()
         try:
-            return self._describe(self._archive.locate(found.path))
+            file = self._archive.locate(found.path)
+            if state is ConflictState.DISCARDED:
+                return FileInQuarantine(sha256=self._sha256_of(file))
+            return FileInQuarantine(self._describe(file, digest_seed.seed_of(found.digest, seed)))
         except FileNotFoundError:
+            if state is ConflictState.DISCARDED:
+                return FileInQuarantine()
             raise CannotResolve("The file is not in quarantine any more; send it again, then decide.") from None
 
     def _move(self, path: str, state: ConflictState) -> None:

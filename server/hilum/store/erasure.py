@@ -149,7 +149,7 @@ class Erasure:
         """An object in quarantine, and what its row says of its content."""
         with self._engine.begin() as connection:
             for row in connection.execute(select(conflict.c.id).where(conflict.c.path == path)).all():
-                gone = {"state": ConflictState.DISCARDED, "digest": f"erased-{row.id}", "size_bytes": 0, "is_settled": True}
+                gone = {"state": ConflictState.DISCARDED, "digest": f"erased-{row.id}", "sha256": None, "size_bytes": 0, "is_settled": True}
                 connection.execute(update(conflict).where(conflict.c.id == row.id).values({**gone, "resolved_at": self._clock()}))
             expiring.expire(connection, path, "erased", self._clock(), None)
 
@@ -229,7 +229,7 @@ def _erase_image(connection: Connection, image: Row[Any], stands_for: str, tombs
     connection.execute(update(instance).where(instance.c.id == image.id).values(emptied))
     connection.execute(delete(former_header).where(former_header.c.instance_id == image.id))
     held = conflict.c.sop_instance_uid == image.sop_instance_uid
-    connection.execute(update(conflict).where(held).values(sop_instance_uid=emptied["sop_instance_uid"]))
+    connection.execute(update(conflict).where(held).values(sop_instance_uid=emptied["sop_instance_uid"], sha256=None))
 
 
 def _erase_readings(connection: Connection, study_uid: str, stands_for: str, now: float) -> None:

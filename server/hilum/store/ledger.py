@@ -12,7 +12,7 @@ import socket
 import time
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TypeVar
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, insert, select, update
@@ -35,9 +35,11 @@ from hilum.store import (
     claiming,
     commitments,
     completing,
+    digest_seed,
     epoch,
     forgetting,
     gone_files,
+    known_images,
     lanes,
     recording,
     rejecting,
@@ -57,9 +59,10 @@ from hilum.store.forgetting import Forgotten
 from hilum.store.gone_files import Quarantined
 from hilum.store.handing_on import HandingOn, Heir
 from hilum.store.jobs import jobs_of
+from hilum.store.known_images import KnownImage
 from hilum.store.prepared import Prepared
 from hilum.store.queues import QUEUES
-from hilum.store.recording import RecordOutcome
+from hilum.store.recording import ImageChanged, RecordOutcome
 from hilum.store.schema import (
     WORK_TABLES,
     association,
@@ -70,7 +73,7 @@ from hilum.store.schema import (
     study,
 )
 
-__all__ = ["Arrival", "Ledger", "RecordOutcome"]
+__all__ = ["Arrival", "ImageChanged", "Ledger", "RecordOutcome"]
 
 # Which bells to ring when a stage's rows have advanced and left something due: a delivery, the same report in another SOP Class.
 _NEXT = {
@@ -130,22 +133,37 @@ class Ledger:
         self._sync()
         return found
 
+    @cached_property
+    def digest_seed(self) -> int:
+        """The installation's secret seed of digests, minted once."""
+        with self._reads.begin() as connection:
+            return digest_seed.read(connection)
+
     @property
     def serial(self) -> str:
         """What tells this installation from others of the same make: Device Serial Number (0018,1000) of its documents."""
         return self.namespace.hex[:16]
 
-    def record(self, arrivals: Sequence[Arrival]) -> list[RecordOutcome]:
-        """Rows for files that are durable already; what became of each, in order. Safe to repeat after any crash."""
-        return _until_ours(lambda: self._record(arrivals))
+    def record(self, arrivals: Sequence[Arrival], *, is_compared: bool = False) -> list[RecordOutcome]:
+        """Rows for files that are durable already; what became of each, in order.
 
-    def _record(self, arrivals: Sequence[Arrival]) -> list[RecordOutcome]:
+        Safe to repeat after any crash. `is_compared`: what comes of a known image must have been
+        compared with its file, or ImageChanged is raised; else digests decide.
+        """
+        return _until_ours(lambda: self._record(arrivals, is_compared=is_compared))
+
+    def _record(self, arrivals: Sequence[Arrival], *, is_compared: bool) -> list[RecordOutcome]:
         with self._writes.begin() as connection:
-            outcomes = recording.record(connection, arrivals, self._clock())
+            outcomes = recording.record(connection, arrivals, self._clock(), is_compared=is_compared)
             self._doorbell.ring_with(connection, bells := _bells_of_record(arrivals, outcomes))
         self._doorbell.ring(bells)  # an image may be read while the disk is waited for
         self._sync()
         return outcomes
+
+    def known_images(self, uids: Sequence[str]) -> Mapping[str, KnownImage]:
+        """By SOP Instance UID, what is known of those of these images that have a row."""
+        with self._reads.begin() as connection:
+            return known_images.known_images(connection, uids)
 
     def paths_of(self, same: Sequence[Instance]) -> dict[str, str]:
         """By SOP Instance UID, the `path` of each image with pixels whose bytes are these."""
@@ -216,6 +234,12 @@ class Ledger:
         with self._reads.begin() as connection:
             disputed = commitments.disputed(connection, sop_instance_uids, calling_ae_title)
             return commitments.kept(connection, sop_instance_uids), disputed
+
+    def promise(self, sop_instance_uids: Collection[str]) -> None:
+        """Those of these images that are there stay: storage commitment is about to promise it. Durable."""
+        with self._writes.begin() as connection:
+            commitments.promise(connection, sop_instance_uids, self._clock())
+        self._sync()
 
     def is_own_document(self, sop_instance_uid: str) -> bool:
         """Whether a document of ours has this SOP Instance UID."""

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, func, insert, select
 from sqlalchemy.exc import OperationalError
 
 from hilum.errors import ConfigurationError
-from hilum.store import changes
+from hilum.store import changes, digest_seed, known_time
 from hilum.store.database import open_engine
 from hilum.store.revision import require_not_newer, unusable
 from hilum.store.schema import installation
@@ -43,6 +43,8 @@ def migrate(url: str, location: Path = _MIGRATIONS) -> str:
                 command.upgrade(config, "head")
                 _require_references(connection)
                 _mint_identity(connection)
+                digest_seed.mint(connection)
+                known_time.mint(connection, time.time())
                 changes.begin(connection)
     except OperationalError as error:
         raise unusable(error, "Check ledger.url and that the folder is writable.") from error

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, insert, 
 from hilum.domain import ConflictKind, ConflictState, Instance, ReadingState, Reason
 from hilum.store import codec, comparing, expiring, newcomers, rejecting
 from hilum.store.archive import quarantine_path
-from hilum.store.arrival import Arrival
+from hilum.store.arrival import Arrival, Compared
 from hilum.store.growing import Growth, grow
 from hilum.store.newcomers import Newcomers
 from hilum.store.schema import conflict, former_header, instance, reading
@@ -24,7 +24,7 @@ _SAID = ("lease_token", "leased_until", "reason", "detail", "finished_at", "logi
 _LASTING = ("sop_instance_uid", "calling_ae_title", "called_ae_title", "peer_address")
 # Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
 _KNOWN_INSTANCE = select(instance).where(instance.c.sop_instance_uid == bindparam("uid")).with_for_update()
-_FORMER_HEADER = select(former_header.c.digest).where(
+_FORMER_HEADER = select(former_header.c.sha256).where(
     former_header.c.instance_id == bindparam("instance_id"), former_header.c.digest == bindparam("digest")
 )
 _LOCKED_READINGS = (
@@ -32,6 +32,10 @@ _LOCKED_READINGS = (
 )
 _HAS_ENDED = reading.c.state.in_((ReadingState.ANALYSED, ReadingState.NOT_ANALYSED, ReadingState.FAILED))
 _MISSED_PIXELS = and_(reading.c.state == ReadingState.NOT_ANALYSED, reading.c.reason == Reason.INSTANCE_MISSING)
+
+
+class ImageChanged(Exception):
+    """The row of an image is not the one with which a file was compared: compare it again."""
 
 
 class RecordOutcome(StrEnum):
@@ -67,17 +71,19 @@ class _Opened:
     grows: bool = True
 
 
-def record(connection: Connection, arrivals: Sequence[Arrival], now: float) -> list[RecordOutcome]:
+def record(connection: Connection, arrivals: Sequence[Arrival], now: float, *, is_compared: bool = False) -> list[RecordOutcome]:
     """Rows for all arrivals; what became of each, in their order. Those of unknown images are written together.
 
     Everything is locked in one order, or two that record the same images would wait for each other (PostgreSQL): known images by
     SOP Instance UID, and new ones likewise; readings by their rows; studies; comparisons. Raises IntegrityError when somebody else
-    is faster with an image.
+    is faster with an image, and ImageChanged where a file was compared with another one than that of its row, or was not and `is_compared`.
     """
     new = newcomers.find(connection, arrivals)
     if new:
         rejecting.hold(connection, (arrival.instance.sop_instance_uid for arrival in new.values()))
     first, again = _others(arrivals, new)
+    if is_compared and any(arrivals[position].compared is None for position in (*first, *again)):
+        raise ImageChanged
     known = {position: _record_known(connection, arrivals[position], now) for position in first}
     came = newcomers.insert_images(connection, new, now) if new else Newcomers()
     known |= {position: _record_known(connection, arrivals[position], now) for position in again}
@@ -121,6 +127,9 @@ def _compare_again(connection: Connection, came: Newcomers, opened: Iterable[tup
 def _record_known(connection: Connection, arrival: Arrival, now: float) -> _Known:
     new = arrival.instance
     known = connection.execute(_KNOWN_INSTANCE, {"uid": new.sop_instance_uid}).one()
+    compared = arrival.compared or Compared(known.path)
+    if compared.path != known.path:
+        raise ImageChanged
     if known.digest == new.digest:
         if known.pixels_removed_at is not None:
             _restore_pixels(connection, known, new)
@@ -128,22 +137,23 @@ def _record_known(connection: Connection, arrival: Arrival, now: float) -> _Know
         # Recorded again after a crash, the file is the row's own: it must be settled, not deleted.
         return _Known(RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE)
     if _is_other_header(known, new):
-        return _record_header(connection, known, arrival, now)
+        return _record_header(connection, known, arrival, compared, now)
     return _record_conflict(connection, new, ConflictKind.PIXELS)
 
 
-def _record_header(connection: Connection, known: Row[Any], arrival: Arrival, now: float) -> _Known:
+def _record_header(connection: Connection, known: Row[Any], arrival: Arrival, compared: Compared, now: float) -> _Known:
     """The same pixels with another header, which is a correction from those alone that may correct the image."""
     new = arrival.instance
     if not _may_correct(known, arrival):
-        was_in_use = connection.execute(_FORMER_HEADER, {"instance_id": known.id, "digest": new.digest}).first() is not None
+        former = connection.execute(_FORMER_HEADER, {"instance_id": known.id, "digest": new.digest}).first()
+        was_in_use = former is not None and former.sha256 == compared.sha256
         return _Known(RecordOutcome.DUPLICATE) if was_in_use else _record_conflict(connection, new, ConflictKind.HEADER)
-    if _is_kept_out(connection, new):
+    if _is_kept_out(connection, new, compared.sha256):
         return _Known(RecordOutcome.DUPLICATE)
     if arrival.is_left_behind and new.received_at < known.received_at:
-        _remember(connection, known.id, new.digest)  # the last header holds, and this one came before it
+        _remember(connection, known.id, new.digest, compared.sha256)  # the last header holds, and this one came before it
         return _Known(RecordOutcome.DUPLICATE)
-    _revise_header(connection, known, new, now)
+    _revise_header(connection, known, new, compared.former_sha256, now)
     return _Known(RecordOutcome.HEADER_REVISION, known)
 
 
@@ -152,13 +162,13 @@ def _may_correct(known: Row[Any], arrival: Arrival) -> bool:
     return is_own if arrival.may_correct is None else arrival.may_correct
 
 
-def _is_kept_out(connection: Connection, new: Instance) -> bool:
+def _is_kept_out(connection: Connection, new: Instance, sha256: str | None) -> bool:
     """Whether a person has decided against these very bytes. If nobody has yet, the sender that may correct decides.
 
     Their file in quarantine is deleted then, as after `discard`.
     """
     if (state := connection.execute(select(conflict.c.state).where(_same_conflict(new))).scalar_one_or_none()) == ConflictState.HELD:
-        values = {"state": ConflictState.DISCARDED, "resolved_at": new.received_at, "is_settled": False}
+        values = {"state": ConflictState.DISCARDED, "sha256": sha256, "resolved_at": new.received_at, "is_settled": False}
         connection.execute(update(conflict).where(_same_conflict(new)).values(values))
     return state in (ConflictState.KEPT, ConflictState.DISCARDED)
 
@@ -173,22 +183,22 @@ def _is_other_header(known: Row[Any], new: Instance) -> bool:
     return bool(known.pixel_digest == new.pixel_digest and known.study_instance_uid == new.study_instance_uid)
 
 
-def _revise_header(connection: Connection, known: Row[Any], new: Instance, now: float) -> None:
+def _revise_header(connection: Connection, known: Row[Any], new: Instance, former_sha256: str | None, now: float) -> None:
     values = codec.instance_values(dataclasses.replace(new, header_revision=known.header_revision + 1))
     for name in _LASTING:
         del values[name]
     connection.execute(update(instance).where(instance.c.id == known.id).values(values))
-    _remember(connection, known.id, known.digest)
+    _remember(connection, known.id, known.digest, former_sha256)
     if known.pixels_removed_at is None and known.path != new.path:
         # Not at once: an analyser may be reading it.
         expiring.expire(connection, known.path, "superseded", now + _SUPERSEDED_SECONDS, known.id)
 
 
-def _remember(connection: Connection, instance_id: int, digest: str) -> None:
+def _remember(connection: Connection, instance_id: int, digest: str, sha256: str | None) -> None:
     """Whoever takes the file again knows it; the image's row is locked."""
     former = {"instance_id": instance_id, "digest": digest}
     if connection.execute(_FORMER_HEADER, former).first() is None:
-        connection.execute(insert(former_header), former)
+        connection.execute(insert(former_header), {**former, "sha256": sha256})
 
 
 def _read_again(connection: Connection, known: Mapping[int, _Known], now: float) -> dict[int, _Opened]:

@@ -16,18 +16,20 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, insert, select, true, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, case, func, insert, or_, select, true, tuple_, update
 from sqlalchemy.exc import IntegrityError
 
 from hilum.domain import DeliveryState, Lane, ReadingState, ResultState, StudyState
-from hilum.store import expiring, outdated, reopening, row_header
+from hilum.store import expiring, hourly, outdated, reopening, row_header
 from hilum.store.archive import Archive
 from hilum.store.database import begin_part, open_engine, open_reader, sync_of
 from hilum.store.expiring import Removed
+from hilum.store.hourly import Hour
 from hilum.store.schema import delivery, document, installation, instance, reading, result, study
 from hilum.store.stranded import SKEW_SECONDS
 
 _OWNER = "retention_owner"
+_BY_AGE = "age"
 _LOOKED_AT = 1000  # images of one look; among them, the study that was delivered first goes first
 _PASSED_BY = 5000  # images of one look at most that are not to go yet
 _TOGETHER = 8  # studies of one transaction: others wait for the ledger meanwhile, 1 ms for each
@@ -35,11 +37,29 @@ _TOGETHER = 8  # studies of one transaction: others wait for the ledger meanwhil
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which pixels may go: of these lanes, whose study was finished before this moment. `cause` says why, for the metrics."""
+    """Which pixels may go: of these lanes, whose study was finished before this moment. `cause` says why, for the metrics.
+
+    `promised_before`: what storage commitment promised before it may go, too; None: nothing that it promised.
+    """
 
     lanes: Collection[Lane]
     finished_before: float
     cause: str
+    promised_before: float | None = None
+
+    @property
+    def is_free(self) -> ColumnElement[bool]:
+        """Condition on an image: no promise keeps it."""
+        unpromised = instance.c.committed_at.is_(None)
+        return unpromised if self.promised_before is None else or_(unpromised, instance.c.committed_at < self.promised_before)
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What may leave by age within an hour: this share of the images that are there, or so many."""
+
+    share: float
+    images: int
 
 
 @dataclass(slots=True)
@@ -55,9 +75,11 @@ class Walk:
 class Retention:
     """The pixels of one installation. Every verb is safe to repeat, and to run twice at once."""
 
-    def __init__(self, url: str, archive: Archive, clock: Callable[[], float] = time.time) -> None:
-        self._archive, self._clock = archive, clock
+    def __init__(self, url: str, archive: Archive, clock: Callable[[], float] = time.time, hourly: Share | None = None) -> None:
+        """`hourly` None: nothing bounds what leaves."""
+        self._archive, self._clock, self._hourly = archive, clock, hourly
         self._engine, self._reader, self._sync = open_engine(url, is_synced=False), open_reader(url), sync_of(url)
+        self.hour = Hour(0.0)
 
     def close(self) -> None:
         """Give the connections back."""
@@ -87,13 +109,17 @@ class Retention:
         `bytes_wanted`: stop when so many will be free. `walk`: look on from there, and not for ever: 0 need not mean that there are none.
         """
         with self._reader.connect() as connection:
+            self.hour = hourly.read(connection, self._clock())
+            if self._is_spent(rule):
+                return 0
             found = _in_order(_candidates(connection, rule, walk or Walk(), _PASSED_BY if walk else None))
+            wanted = self._bound(connection, bytes_wanted) if found else 0
         freed = 0
         for start in range(0, len(found), _TOGETHER):
-            if bytes_wanted is not None and freed >= bytes_wanted:
+            if (wanted is not None and freed >= wanted) or self._is_spent(rule):
                 break
             together = found[start : start + _TOGETHER]
-            freed += self._release_studies(together, rule, None if bytes_wanted is None else bytes_wanted - freed)
+            freed += self._release_studies(together, rule, None if wanted is None else wanted - freed)
         return freed
 
     def _release_studies(self, study_ids: list[int], rule: Rule, bytes_wanted: int | None) -> int:
@@ -101,15 +127,32 @@ class Retention:
         with begin_part(self._engine) as connection:
             _hold(connection, study_ids)
             for study_id in study_ids:
-                if bytes_wanted is not None and freed >= bytes_wanted:
+                if (bytes_wanted is not None and freed >= bytes_wanted) or self._is_spent(rule):
                     break
-                freed += _release_study(connection, study_id, rule, self._clock())
+                images, size_bytes = _release_study(connection, study_id, rule, self._clock())
+                self.hour = self.hour.with_left(rule.cause, images, size_bytes)
+                freed += size_bytes
+            if freed and self._hourly is not None:
+                hourly.write(connection, self.hour)
         return freed
 
     def shorten_headers(self) -> int:
         """Of rows that an earlier version has written, at most one batch; how many were looked at. 0: all have been."""
         with begin_part(self._engine) as connection:
             return row_header.shorten_some(connection)
+
+    def _bound(self, connection: Connection, bytes_wanted: int | None) -> int | None:
+        """How many of the bytes that are wanted may still leave in this hour; None: it is images that are counted."""
+        if self._hourly is None:
+            return bytes_wanted
+        if bytes_wanted is None:
+            self.hour = hourly.with_share(connection, self.hour, self._hourly.share, self._hourly.images)
+            return None
+        self.hour = hourly.with_missing(self.hour, bytes_wanted)
+        return min(bytes_wanted, hourly.pressure_left(connection, self.hour))
+
+    def _is_spent(self, rule: Rule) -> bool:
+        return self._hourly is not None and rule.cause == _BY_AGE and self.hour.is_spent
 
     def remove_files(self) -> list[Removed]:
         """Delete files that no row names and whose time has come, at most one batch."""
@@ -130,7 +173,7 @@ def _candidates(connection: Connection, rule: Rule, walk: Walk, at_most: int | N
     found, passed, images = list[Row[Any]](), 0, 0
     while images < _LOOKED_AT and (at_most is None or passed < at_most):
         looked_at = connection.execute(_next_images(rule, walk.after)).all()
-        uids = Counter(row.study_instance_uid for row in looked_at)
+        uids = Counter(row.study_instance_uid for row in looked_at if row.is_free)
         named = select(study.c.id, study.c.study_instance_uid, _finished_at().label("finished_at"))
         found += (rows := connection.execute(named.where(study.c.study_instance_uid.in_(uids), *_may_go(rule))).all())
         images += (going := sum(uids[row.study_instance_uid] for row in rows))
@@ -143,7 +186,7 @@ def _candidates(connection: Connection, rule: Rule, walk: Walk, at_most: int | N
 
 def _next_images(rule: Rule, after: tuple[float, int] | None) -> Select[Any]:
     key = (instance.c.received_at, instance.c.id)
-    query = select(*key, instance.c.study_instance_uid).order_by(*key).limit(_LOOKED_AT)
+    query = select(*key, instance.c.study_instance_uid, rule.is_free.label("is_free")).order_by(*key).limit(_LOOKED_AT)
     query = query.where(instance.c.pixels_removed_at.is_(None), instance.c.received_at < rule.finished_before)
     return query if after is None else query.where(tuple_(*key) > after, instance.c.received_at >= after[0])
 
@@ -163,15 +206,16 @@ def _hold(connection: Connection, study_ids: Sequence[int]) -> None:
         reopening.lock(connection, study.c.id.in_(study_ids))
 
 
-def _release_study(connection: Connection, study_id: int, rule: Rule, now: float) -> int:
-    """All pixels of one study, if they still may go; it is held."""
+def _release_study(connection: Connection, study_id: int, rule: Rule, now: float) -> tuple[int, int]:
+    """All pixels of one study, if they still may go; it is held. How many images, and their bytes."""
     row = connection.execute(select(study.c.study_instance_uid).where(study.c.id == study_id, *_may_go(rule))).first()
     if row is None:
-        return 0
+        return 0, 0
     kept = and_(
         instance.c.study_instance_uid == row.study_instance_uid,
         instance.c.pixels_removed_at.is_(None),
         instance.c.received_at < rule.finished_before,
+        rule.is_free,
     )
     columns = (instance.c.id, instance.c.path, instance.c.size_bytes, instance.c.header, instance.c.transfer_syntax_uid)
     images = connection.execute(select(*columns).where(kept)).all()
@@ -179,7 +223,7 @@ def _release_study(connection: Connection, study_id: int, rule: Rule, now: float
         left = {"pixels_removed_at": now, "header": row_header.identifying(image.header, image.transfer_syntax_uid)}
         connection.execute(update(instance).where(instance.c.id == image.id).values(left))
         expiring.expire(connection, image.path, rule.cause, now, image.id)
-    return sum(image.size_bytes for image in images)
+    return len(images), sum(image.size_bytes for image in images)
 
 
 def _may_go(rule: Rule) -> list[ColumnElement[bool]]:

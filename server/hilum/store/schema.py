@@ -125,6 +125,14 @@ instance = Table(
     Column("is_removed", Boolean, nullable=False, server_default=text("false")),
     Column("removal_reason", String(40)),
     Column("pixels_removed_at", Float),
+    # Storage commitment has promised to keep it.
+    Column("committed_at", Float),
+    Index(
+        "ix_instance_committed",
+        "committed_at",
+        sqlite_where=text("committed_at IS NOT NULL"),
+        postgresql_where=text("committed_at IS NOT NULL"),
+    ),
     # Retention looks at images that still have pixels only, oldest first.
     Index(
         "ix_instance_kept",
@@ -152,6 +160,8 @@ former_header = Table(
     metadata,
     Column("instance_id", Integer, ForeignKey("instance.id"), primary_key=True),
     Column("digest", String(40), primary_key=True),
+    # Of the data set, whose file is deleted; null: replaced before this was written down.
+    Column("sha256", String(64)),
 )
 
 # Images that take no part in results, also such as have not come yet: a note may be faster than the row of its image.
@@ -186,6 +196,8 @@ conflict = Table(
     Column("kind", String(16), nullable=False, server_default="pixels"),
     Column("state", String(16), nullable=False),
     Column("resolved_at", Float),
+    # Of the data set, once a person has it deleted; null: by an earlier version, or it is there.
+    Column("sha256", String(64)),
     # False between the commit of a person's decision and the moves of the files that follow from it.
     Column("is_settled", Boolean, nullable=False, server_default=text("true")),
     UniqueConstraint("sop_instance_uid", "digest"),

@@ -25,9 +25,11 @@ from hilum.store import (
     conflicts,
     destination_views,
     header_views,
+    known_images,
     page_views,
     queue_views,
     rejecting,
+    retention_views,
     study_detail,
     study_views,
 )
@@ -35,8 +37,10 @@ from hilum.store import cursor as cursors
 from hilum.store.comparison_views import Comparisons
 from hilum.store.database import DAMAGED, open_reader
 from hilum.store.header_views import StoredHeader
+from hilum.store.known_images import KnownDataSet
 from hilum.store.queues import in_state
-from hilum.store.schema import association, commitment, conflict, former_header, instance, rollout, rollout_event, study
+from hilum.store.retention_views import Promised, RetentionState
+from hilum.store.schema import association, commitment, conflict, instance, rollout, rollout_event, study
 from hilum.store.study_views import StudyFilter
 
 __all__ = ["LedgerViews", "StudyFilter"]
@@ -165,29 +169,10 @@ class LedgerViews:
             found = connection.execute(select(instance.c.sop_instance_uid, instance.c.digest).where(chosen))
             return {row.sop_instance_uid: row.digest for row in found}
 
-    def known_digests(
-        self, sop_instance_uids: Sequence[str], is_there: Callable[[str], bool] = lambda _: True
-    ) -> dict[str, dict[str, bool]]:
-        """As `digests`, and those of data sets that a corrected header has replaced, or that are other pixels under a known UID.
-
-        Of each whether it is in quarantine and waits for a person; what a person has kept out or discarded stays so. `is_there`: of the
-        `path` of a row whether the archive has its file; what it has lost may come again.
-        """
-        joined = instance.outerjoin(former_header, former_header.c.instance_id == instance.c.id)
-        columns = [instance.c[name] for name in ("sop_instance_uid", "digest", "path", "pixels_removed_at")]
-        known: dict[str, dict[str, bool]] = {}
+    def known_data_sets(self, sop_instance_uid: str) -> list[KnownDataSet]:
+        """Data sets of an image that need not come again: what it is, what a corrected header has replaced, what was put aside."""
         with self._snapshot() as connection:
-            chosen = (
-                select(*columns, former_header.c.digest.label("former"))
-                .select_from(joined)
-                .where(instance.c.sop_instance_uid.in_(sop_instance_uids))
-            )
-            for row in connection.execute(chosen):
-                kept = (row.former, row.digest if row.pixels_removed_at is None and is_there(row.path) else None)
-                known.setdefault(row.sop_instance_uid, {}).update((digest, False) for digest in kept if digest is not None)
-            for uid, digest, is_held in conflicts.kept_out(connection, list(known), is_there) if known else ():
-                known[uid].setdefault(digest, is_held)
-        return known
+            return known_images.known_data_sets(connection, sop_instance_uid)
 
     def due_readings(self, at_most: int) -> int:
         """Readings of the lanes urgent and live that wait, counted up to `at_most`."""
@@ -254,6 +239,16 @@ class LedgerViews:
         """What both have said about the studies that were compared last."""
         with self._snapshot() as connection:
             return comparison_views.compared(connection, release, shadow, limit)
+
+    def retention_state(self) -> RetentionState:
+        """How deletion stands."""
+        with self._snapshot() as connection:
+            return retention_views.state(connection, self._clock())
+
+    def promised(self) -> Promised:
+        """What storage commitment has promised and is there."""
+        with self._snapshot() as connection:
+            return retention_views.promised(connection)
 
     def totals(self) -> dict[str, int]:
         """Studies and instances recorded since the installation.

@@ -27,6 +27,7 @@ from hilum.supervisor.check_audit import collector_files, collector_waits
 from hilum.supervisor.check_hosts import clock, waiting
 from hilum.supervisor.check_ledger import ledger_file
 from hilum.supervisor.check_peers import authority, certificate, gone, peers, revocations
+from hilum.supervisor.check_retention import retention_checks
 from hilum.supervisor.check_triton import triton_checks
 from hilum.wiring.releases import active_releases
 from hilum.wiring.rollouts import RolloutVerbs, in_words
@@ -56,6 +57,7 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
     yield from unless_refused("releases", _releases(settings))
     if all(check.ok for check in ledger) and not _is_new(settings.ledger_url):
         yield from unless_refused("clock", clock(settings))
+        yield from unless_refused("retention", retention_checks(settings))
         yield from unless_refused("rollouts", _rollouts(settings))
         yield from unless_refused("destinations", gone(settings))
         yield from unless_refused("audit", collector_waits(settings))

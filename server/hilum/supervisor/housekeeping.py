@@ -7,11 +7,13 @@ are gone had acknowledged gets its rows. It runs where listeners run, because th
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -21,9 +23,13 @@ from hilum.receive.scan import abandoned, recover
 from hilum.settings import Retention as RetentionSettings
 from hilum.settings import Settings
 from hilum.store.archive import Archive
+from hilum.store.database import open_engine
 from hilum.store.expiring import Removed
+from hilum.store.hourly import Hour
+from hilum.store.known_time import Believed, KnownTime, counter
 from hilum.store.ledger import Ledger
-from hilum.store.retention import Retention, Rule, Walk
+from hilum.store.retention import Retention, Rule, Share, Walk
+from hilum.supervisor.retention_words import CLOCK_AHEAD, CLOCK_BEHIND, HOUR_SPENT
 from hilum.wiring.charge import process_name
 
 _DAY_SECONDS = 86400.0
@@ -31,15 +37,34 @@ _OWNED_SECONDS = 120.0
 _ABANDONED_SECONDS = 60.0  # a process that is started again takes what it had left by itself
 _PAUSE_SECONDS = 0.05  # between batches: the listener writes into the same ledger
 _EVERY_LANE = frozenset(Lane)
+_PEAK = 4  # times what leaves in an hour on average: images come by day
+_IMAGES_AN_HOUR = 1000
+_NOTHING_MORE = (
+    "nothing more may leave: deliver what waits, or add space; look whether snapshots, or a backup on this file system, hold what was "
+    "deleted, and whether storage commitment has promised the rest (retention.committed_days)"
+)
 _log = telemetry.logger("supervisor")
 
 
 def rules(settings: RetentionSettings, now: float) -> Iterator[Rule]:
     """What may leave by age."""
+    promised_before = promises_end(settings, now)
     if settings.days:
-        yield Rule(_EVERY_LANE - {Lane.REANALYSIS}, now - settings.days * _DAY_SECONDS, "age")
+        yield Rule(_EVERY_LANE - {Lane.REANALYSIS}, now - settings.days * _DAY_SECONDS, "age", promised_before)
     if settings.reanalysis_days:
-        yield Rule({Lane.REANALYSIS}, now - settings.reanalysis_days * _DAY_SECONDS, "age")
+        yield Rule({Lane.REANALYSIS}, now - settings.reanalysis_days * _DAY_SECONDS, "age", promised_before)
+
+
+def promises_end(settings: RetentionSettings, now: float) -> float | None:
+    """Before which moment storage commitment must have promised what may go now; None: its promises have no end."""
+    return now - settings.committed_days * _DAY_SECONDS if settings.committed_days else None
+
+
+def hourly_share(settings: RetentionSettings) -> Share:
+    """How much may leave by age within an hour: as images come, most of a day's in a few hours."""
+    periods = [days * 24 for days in (settings.days, settings.reanalysis_days) if days]
+    usual = _PEAK / min(periods) if periods else 0.0
+    return Share(min(1.0, max(settings.hourly_share, usual)), _IMAGES_AN_HOUR)
 
 
 def outdated(settings: RetentionSettings, now: float) -> Iterator[tuple[str, float]]:
@@ -54,10 +79,14 @@ def outdated(settings: RetentionSettings, now: float) -> Iterator[tuple[str, flo
 class Housekeeper:
     """Start it once; `look` revives its thread after a bug, so that a full disk is never the second thing that goes wrong."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time, elapsed: Callable[[], float] = counter) -> None:
+        """`elapsed`: seconds that nobody sets."""
         self._installation, self._settings, self._clock = settings, settings.retention, clock
         self._archive = Archive(settings.archive_dir)
-        self._retention = Retention(settings.ledger_url, self._archive, clock)
+        self._engine = open_engine(settings.ledger_url, is_synced=False)
+        self._time = KnownTime(self._engine, clock, elapsed)
+        self._retention = Retention(settings.ledger_url, self._archive, self._time.now, hourly_share(self._settings))
+        self._said: frozenset[str] = frozenset()  # why less leaves than settings say
         self._owner = process_name("supervisor", os.getpid())
         # By lanes. What a turn did not come to, the next one does.
         self._walks: dict[frozenset[Lane], Walk] = {}
@@ -76,6 +105,7 @@ class Housekeeper:
         if self._thread is not None:
             self._thread.join(timeout=5.0)
         self._retention.close()
+        self._engine.dispose()
 
     def _run(self) -> None:
         # It waits first: at start everything else is more urgent, and a bug must not make it spin.
@@ -92,26 +122,46 @@ class Housekeeper:
             return
         if not self._retention.hold(self._owner, max(_OWNED_SECONDS, 2 * self._settings.check_seconds)):
             return
-        for rule in rules(self._settings, self._clock()):
+        problems = dict(_problems_of_clock(self._time.look()))
+        for rule in rules(self._settings, self._time.now()):
             walk = self._walks.setdefault(frozenset(rule.lanes), Walk())
             while self._retention.release(rule, walk=walk) and self._may_go_on():
                 self._remove_files()
-        self._relieve()
+        if self._retention.hour.is_spent:
+            problems["hourly_share_spent"] = _spent(self._retention.hour)
+        if said := self._relieve():
+            problems["disk_pressure"] = said
+        self._say(problems)
         self._remove_files()
         self._forget()
         self._shorten_headers()
         self._take_abandoned()
 
-    def _relieve(self) -> None:
-        """Under disk pressure: what is delivered leaves early, as much as is missing. What that was not enough for waits a turn."""
+    def _relieve(self) -> dict[str, Any]:
+        """Under disk pressure: what is delivered leaves early, as much as is missing; why more is missing.
+
+        What that was not enough for waits a turn. Age does not count here, so no clock does, and neither
+        does the share of an hour: else reception would end. What bounds it are the bytes that are
+        missing, and that deleting them must help (hourly.py). A promise is kept here, too.
+        """
         missing = self._settings.pressure_free_bytes - self._archive.free().bytes
+        promised_before = promises_end(self._settings, self._time.now())
         while missing > 0 and self._may_go_on():
-            freed = self._retention.release(Rule(_EVERY_LANE, self._clock(), "pressure"), bytes_wanted=missing)
+            rule = Rule(_EVERY_LANE, math.inf, "pressure", promised_before)
+            freed = self._retention.release(rule, bytes_wanted=missing)
             if not freed:
-                _log.warning("disk_pressure", missing_bytes=missing, advice="nothing more may leave: deliver what waits, or add space")
-                return
+                return {"missing_bytes": missing, "freed_bytes": self._retention.hour.pressed_bytes, "advice": _NOTHING_MORE}
             missing -= freed
             self._remove_files()
+        return {}
+
+    def _say(self, problems: Mapping[str, Mapping[str, Any]]) -> None:
+        """Each when it begins, and when it is over."""
+        for name in sorted(problems.keys() - self._said):
+            _log.warning(name, **problems[name])
+        for name in sorted(self._said - problems.keys()):
+            _log.info(f"{name}_over")
+        self._said = frozenset(problems)
 
     def _remove_files(self) -> None:
         while removed := self._retention.remove_files():
@@ -120,10 +170,10 @@ class Housekeeper:
                 return
 
     def _forget(self) -> None:
-        for name, before in outdated(self._settings, self._clock()):
+        for name, before in outdated(self._settings, self._time.now()):
             while (count := self._retention.forget(name, before)) and self._may_go_on():
                 _log.info("rows_forgotten", what=name, count=count)
-        if gone := self._archive.forget_gone(self._clock() - _DAY_SECONDS):
+        if gone := self._archive.forget_gone(min(self._clock(), self._time.now()) - _DAY_SECONDS):
             _log.info("processes_forgotten", names=gone)
 
     def _shorten_headers(self) -> None:
@@ -138,6 +188,18 @@ class Housekeeper:
 
     def _may_go_on(self) -> bool:
         return not self._stop.wait(_PAUSE_SECONDS)
+
+
+def _problems_of_clock(believed: Believed) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The name of what is logged, and what it says."""
+    if believed.is_ahead:
+        yield "clock_not_believed", {"ahead_days": round(believed.ahead_seconds / _DAY_SECONDS, 2), "advice": CLOCK_AHEAD}
+    if believed.is_behind:
+        yield "clock_behind", {"behind_days": round(-believed.ahead_seconds / _DAY_SECONDS, 2), "advice": CLOCK_BEHIND}
+
+
+def _spent(hour: Hour) -> dict[str, Any]:
+    return {"images": hour.images, "may_leave": hour.may_leave, "advice": HOUR_SPENT}
 
 
 def _account(removed: list[Removed]) -> None:

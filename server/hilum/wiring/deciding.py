@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hilum.domain import Instance
+from hilum.receive import same_bytes
 from hilum.receive.describe import describe
 from hilum.receive.refusals import CannotUnderstand
 from hilum.settings import Settings
@@ -14,12 +15,20 @@ from hilum.store.decisions import CannotResolve, Decisions
 
 def open_decisions(settings: Settings) -> Decisions:
     """To be closed after use; the ledger must have its revision."""
-    return Decisions(settings.ledger_url, Archive(settings.archive_dir), _described)
+    return Decisions(settings.ledger_url, Archive(settings.archive_dir), _described, sha256_of)
 
 
-def _described(file: Path) -> Instance:
+def _described(file: Path, seed: int) -> Instance:
     """It could be read when it came, so a file that cannot has been damaged since."""
     try:
-        return describe(file)
+        return describe(file, seed)
     except CannotUnderstand as error:
         raise CannotResolve(f"The file in quarantine cannot be read any more: {error.comment}.") from error
+
+
+def sha256_of(file: Path) -> str:
+    """Of the data set; empty: it cannot be read any more, so that nothing is like it."""
+    try:
+        return same_bytes.sha256_of(file)
+    except CannotUnderstand:
+        return ""

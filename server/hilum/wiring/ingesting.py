@@ -142,7 +142,7 @@ def taking(
         indexing(settings, ledger, archive, stop, _FLUSH_SECONDS, outcomes) as reception,
     ):
         watermarks = Watermarks(settings.receive, archive, views)
-        known = KeptObjects(views, archive)
+        known = KeptObjects(views, archive, ledger.digest_seed)
         yield FolderIntake(reception, known, origin.calling_ae_title, origin.called_ae_title, pause, watermarks.rejection), archive
 
 

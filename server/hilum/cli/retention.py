@@ -1,0 +1,59 @@
+"""What deletion waits for, and the word of a person about the date."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from hilum.cli.frame import Config, explained, migrated_settings, retention_app
+
+
+def _day(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+@retention_app.command("show")
+def show(config: Config = None) -> None:
+    """Say by which moment images grow old, what has left in this hour, and what was promised.
+
+    Exit status 1: less is deleted than the settings say. The clock is not believed, or the hour's
+    share is spent.
+    """
+    settings = migrated_settings(config)
+    from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
+
+    with explained(), closing(LedgerViews(settings.ledger_url)) as views:
+        found, promised = views.retention_state(), views.promised()
+    if found.believed is not None:
+        print(f"known time  {_day(found.believed.moment)}; the clock said {_day(found.believed.clock)}")
+    print(f"this hour   {found.hour.images} images have left by age; {found.hour.may_leave or 'any number'} may")
+    print(f"promised    {promised.images} images, {promised.size_bytes} bytes")
+    for reason, is_held in found.held.items():
+        if is_held:
+            print(f"held by     {reason}")
+    raise typer.Exit(1 if any(found.held.values()) else 0)
+
+
+@retention_app.command("confirm-clock")
+def confirm_clock(
+    today: Annotated[str, typer.Argument(help="The day that it is, as YYYY-MM-DD (UTC), by your own watch.")], config: Config = None
+) -> None:
+    """Say that the clock is right, after it jumped ahead: deletion by age goes on from it.
+
+    It jumps where the server had no power for long. The clock is the database's on PostgreSQL,
+    else this host's. Exit status 1: it shows another day; then nothing was changed.
+    """
+    settings = migrated_settings(config)
+    from hilum.store.known_time import WrongDay, confirm  # noqa: PLC0415 - imports the ledger
+
+    with explained():
+        try:
+            believed = confirm(settings.ledger_url, today)
+        except WrongDay as error:
+            print(f"hilum: the clock says {_day(error.clock)}, not {today}. Set the clock (NTP), then do it again.", file=sys.stderr)
+            raise typer.Exit(1) from error
+    print(f"confirmed: it is {_day(believed.moment)}")
