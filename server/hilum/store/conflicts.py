@@ -104,7 +104,7 @@ def _replace(connection: Connection, found: Row[Any], quarantined: Instance | No
 
 def _of_its_sender(quarantined: Instance, former: Row[Any], kind: ConflictKind) -> Instance:
     """The image stays its first sender's where only its header changes; other pixels are another one's."""
-    if kind != ConflictKind.HEADER:
+    if kind != ConflictKind.HEADER and quarantined.pixel_digest != former.pixel_digest:
         return quarantined
     names = ("calling_ae_title", "called_ae_title", "peer_address")
     return dataclasses.replace(quarantined, **{name: getattr(former, name) for name in names})
