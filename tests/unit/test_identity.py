@@ -46,13 +46,13 @@ class Site:
         self.archive = Archive(self.settings.archive_dir, "listener-1")
         self.seed = self.ledger.digest_seed
 
-    def put(self, encoded: bytes) -> Path:
+    def put(self, encoded: bytes, sender: str = "MODALITY") -> Path:
         with self.archive.begin() as incoming:
-            incoming.write(file_meta.encode(meta(UID)), encoded)
+            incoming.write(file_meta.encode(dataclasses.replace(meta(UID), calling_ae_title=sender)), encoded)
             return incoming.commit()
 
-    def receive(self, *encoded: bytes) -> list[RecordOutcome]:
-        files = [self.put(item) for item in encoded]
+    def receive(self, *encoded: bytes, sender: str = "MODALITY") -> list[RecordOutcome]:
+        files = [self.put(item, sender) for item in encoded]
         known: dict[Path | str, Instance] = {file: describe(file, self.seed) for file in files}
         return list(index(files, self.settings, self.ledger, self.archive, known).elements())
 
@@ -126,6 +126,19 @@ def test_digests_that_are_forced_equal_delete_nothing(site: Site) -> None:
     assert site.in_use() == data_set(UID)
     ((quarantined, said),) = site.rows("SELECT path, digest FROM conflict")
     assert (data_set_of(site.archive.locate(quarantined)), said.split("-")[0]) == (data_set(UID, pixels=b"\1\2" * 50), "sha256")
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_header_that_does_not_count_is_known_by_its_bytes_and_hides_no_other(site: Site, *, is_older: bool) -> None:
+    """Another sender's: it waits in quarantine, and what only looks like it is not deleted with it."""
+    (one, _), (same, other) = colliding_data_sets(UID), colliding_data_sets(UID, patient_id=b"P2")
+    site.seed = 0 if is_older else site.seed
+    site.receive(one)
+    assert site.receive(same, sender="OTHER") == [RecordOutcome.HEADER_CONFLICT]
+    assert upgraded(site).receive(same, sender="OTHER") == [RecordOutcome.DUPLICATE]
+    assert site.receive(other, sender="OTHER") == [RecordOutcome.CONFLICT]
+    assert len(list(site.archive.quarantined())) == 2
+    assert site.in_use() == one
 
 
 def test_what_came_before_the_seed_is_known_again(older: Site) -> None:
