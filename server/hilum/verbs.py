@@ -75,6 +75,7 @@ class Verb(StrEnum):
     INGEST = "ingest"
     RECOVER = "recover"
     BACK_UP = "back_up"
+    CONFIRM_CLOCK = "confirm_clock"
     PAUSE = "pause"
     RESUME = "resume"
     FORGET_DESTINATION = "forget_destination"
@@ -175,6 +176,7 @@ MEANINGS: Final[Mapping[Verb, Meaning]] = {
     Verb.INGEST: _long("Files were taken into the archive.", IMPORT, "C"),
     Verb.RECOVER: _long("Objects without a row were taken, or counted.", IMPORT, "C"),
     Verb.BACK_UP: Meaning("The installation was copied.", EXPORT, "R"),
+    Verb.CONFIRM_CLOCK: _alert("The clock was confirmed, so that deletion by age goes on from it.", _RESTRICTED),
     Verb.PAUSE: _alert("Deliveries to a destination were stopped.", _RESTRICTED),
     Verb.RESUME: _alert("Deliveries to a destination were resumed.", _RESTRICTED),
     Verb.FORGET_DESTINATION: _alert("What waited for a destination was given up.", _RESTRICTED),

@@ -233,10 +233,11 @@ def test_one_process_reads_at_a_time_and_goes_on_where_the_last_one_stopped(ledg
 
 def test_a_rejection_by_hand_names_the_person(ledger_url: str, street: Street, clock: Clock, tmp_path: Path) -> None:
     from hilum.receive.describe import describe
+    from hilum.receive.same_bytes import sha256_of
     from hilum.store.decisions import Decisions
 
     street.receive("1.2.3", 1)
-    engine, decisions = open_engine(ledger_url), Decisions(ledger_url, Archive(tmp_path / "archive"), describe, clock)
+    engine, decisions = open_engine(ledger_url), Decisions(ledger_url, Archive(tmp_path / "archive"), describe, sha256_of, clock)
     with engine.begin() as connection:
         uid = connection.execute(text("SELECT sop_instance_uid FROM instance")).scalar_one()
     decisions.reject(uid, Deed(Verb.REJECT_IMAGE, ALICE))

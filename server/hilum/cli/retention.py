@@ -9,7 +9,9 @@ from typing import Annotated
 
 import typer
 
-from hilum.cli.frame import Config, explained, migrated_settings, retention_app
+from hilum.cli.frame import Config, acting, explained, migrated_settings, performs, retention_app
+from hilum.verbs import NoVerb, Verb
+from hilum.verbs import performs as declare_verb
 
 
 def _day(moment: float) -> str:
@@ -17,6 +19,7 @@ def _day(moment: float) -> str:
 
 
 @retention_app.command("show")
+@declare_verb(NoVerb("it shows counts and moments, and no study"))
 def show(config: Config = None) -> None:
     """Say by which moment images grow old, what has left in this hour, and what was promised.
 
@@ -39,6 +42,7 @@ def show(config: Config = None) -> None:
 
 
 @retention_app.command("confirm-clock")
+@performs(Verb.CONFIRM_CLOCK)
 def confirm_clock(
     today: Annotated[str, typer.Argument(help="The day that it is, as YYYY-MM-DD (UTC), by your own watch.")], config: Config = None
 ) -> None:
@@ -50,7 +54,8 @@ def confirm_clock(
     settings = migrated_settings(config)
     from hilum.store.known_time import WrongDay, confirm  # noqa: PLC0415 - imports the ledger
 
-    with explained():
+    with explained(), acting(settings) as deed:
+        deed.detail = today
         try:
             believed = confirm(settings.ledger_url, today)
         except WrongDay as error:
