@@ -67,7 +67,9 @@ def show(stack: ExitStack, folder: Path, given: Path | None) -> int:
     verdicts = [report(hilum, peer, uid) for uid in studies]
     is_good = all(verdicts)
     heading("Look around")
-    print(f"REST, try it out   {hilum.api}/docs\nstudies            {hilum.api}/api/v1/studies\nmetrics            {hilum.api}/metrics")
+    link = subprocess.run(hilum.command("login"), capture_output=True, text=True, check=False).stdout.strip()
+    print(f"pages, once        {link}\nthen also          {hilum.api}/docs {hilum.api}/metrics")
+    print("another link       hilum login --config SETTINGS")
     print(f"settings, log      {hilum.settings_file}\n                   {hilum.log}")
     if os.environ.get("DEMO_EXIT") != "1":
         linger(hilum)

@@ -59,6 +59,7 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     add("--to", type=Peer.parse, help="AET@host:port of a Hilum that runs")
     add("--listen", type=int, help="port of the destination; any free one where Hilum is started here")
     add("--metrics", help="with --to: the address of its metrics, http://host:8640/metrics")
+    add("--token-file", type=Path, help="with --metrics: a file with a token of the scope read")
     add("--result", type=Path, help="result file; its plots lie beside it (load_tests/results/load-SCENARIO.json)")
     options = parser.parse_args(words)
     if options.to is not None and options.listen is None:
@@ -93,16 +94,22 @@ def run(plan: Scenario, options: argparse.Namespace) -> int:
     return 0 if all(goal.holds for goal in found.goals) else 1
 
 
+def _headers(token_file: Path | None) -> dict[str, str]:
+    return {} if token_file is None else {"Authorization": f"Bearer {token_file.read_text().strip()}"}
+
+
 def measured(stack: ExitStack, plan: Scenario, options: argparse.Namespace, folder: Path) -> Outcome:
     """All phases. Raises NotMeasured."""
     port = options.listen or free_ports(1)[0]
     receiver = stack.enter_context(Receiver(port, "0.0.0.0" if options.to else "127.0.0.1"))  # noqa: S104 - the Hilum of --to may be another host
     if options.to:
-        peer, watch = options.to, Watch(options.metrics, None)
+        peer, watch = options.to, Watch(options.metrics, None, headers=_headers(options.token_file))
     else:
         hilum = started(stack, plan, folder, port)
         peer = Peer("HILUM", "127.0.0.1", hilum.dicom_port)
-        watch = Watch(f"{hilum.api}/metrics", stack.enter_context(Accountant(hilum.pid, every_seconds=_ACCOUNT_SECONDS)))
+        watch = Watch(
+            f"{hilum.api}/metrics", stack.enter_context(Accountant(hilum.pid, every_seconds=_ACCOUNT_SECONDS)), headers=hilum.headers
+        )
     ground = Ground(plan, peer, receiver, folder, stack.enter_context(watch), plan.quiet_seconds, say)
     phases.warm_up(ground)
     saturation = phases.probe(ground) if plan.probe_seconds else None

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -106,9 +106,22 @@ class Hilum:
                 raise HilumEnded(f"not ready after {seconds:.0f} s: {missing}\n{self.log_end()}")
             time.sleep(0.2)
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """The token that Hilum makes for its own user at its first start; before that, none."""
+        file = self.folder / "state" / "run" / "api-token"
+        return {"Authorization": f"Bearer {file.read_text()}"} if file.exists() else {}
+
     def get(self, path: str) -> httpx.Response:
         """Answer of a REST address."""
-        return _CLIENT.get(self.api + path)
+        return _CLIENT.get(self.api + path, headers=self.headers)
+
+    def post(
+        self, path: str, json: object = None, content: bytes | Iterable[bytes] | None = None, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
+        """Answer to a verb."""
+        given = {**self.headers, **(headers or {})}
+        return _CLIENT.post(self.api + path, json=json, content=content, headers=given, timeout=60)
 
     def stop(self) -> int:
         """SIGTERM, then wait for the drain; the exit code. SIGKILL for the whole group after 45 s."""

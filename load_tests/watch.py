@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -37,9 +37,16 @@ class Sample:
 class Watch:
     """A context manager that looks every three seconds. Of a Hilum elsewhere there is no accountant, and perhaps no address of metrics."""
 
-    def __init__(self, metrics_url: str | None, accountant: Accountant | None, every_seconds: float = _EVERY_SECONDS) -> None:
+    def __init__(
+        self,
+        metrics_url: str | None,
+        accountant: Accountant | None,
+        every_seconds: float = _EVERY_SECONDS,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         self.samples: list[Sample] = []
         self._url, self._accountant, self._every = metrics_url, accountant, every_seconds
+        self._headers = headers or {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look_again, daemon=True)
 
@@ -58,7 +65,7 @@ class Watch:
         if self._url is None:
             return {}
         try:
-            return scrapes.parse(httpx.get(self._url, timeout=10).text)
+            return scrapes.parse(httpx.get(self._url, headers=self._headers, timeout=10).text)
         except httpx.TransportError:
             return {}
 

@@ -108,6 +108,39 @@ class Actor:
     address: str = ""
 
 
+class Scope(StrEnum):
+    """The verbs that a token opens, in rising order: each scope includes those before it."""
+
+    READ = "read"
+    OPERATE = "operate"
+    ERASE = "erase"
+
+    def includes(self, needed: Scope) -> bool:
+        """Whether a token of this scope may do what needs that one."""
+        rising = list(Scope)
+        return rising.index(self) >= rising.index(needed)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """A named token.
+
+    The ledger keeps the digest of its secret alone. Times in seconds since the epoch; None: never.
+    """
+
+    name: str
+    scope: Scope
+    digest: str
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    last_used_at: float | None = None
+
+    def is_valid(self, now: float) -> bool:
+        """Whether it opens anything."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
 class WorkState(StrEnum):
     """The two states that every stage's table shares; all other states are terminal."""
 

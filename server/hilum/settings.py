@@ -733,14 +733,28 @@ class CommitmentPeer(_Section):
 
 
 class Api(_Section):
-    """REST, health and metrics."""
+    """REST, pages, health and metrics.
 
-    host: Host = Field("127.0.0.1", description="Address to bind; anything but loopback needs a token.")
+    Everybody needs a token: `hilum token create`, or this setting.
+    """
+
+    host: Host = Field("127.0.0.1", description="Address to bind. Beyond loopback, set up TLS or a proxy.")
     port: Port = Field(8640, description="TCP port of REST, health and metrics.")
+    names: tuple[Host, ...] = Field(
+        (), description="Names of this server. Health is told to strangers under these, the host's own name, localhost and addresses."
+    )
     token: str = Field(
         "",
-        description="Bearer token for /api and password of the pages; empty: none, loopback only.",
+        description="A token named `settings` that may do everything; empty: none. Named tokens are better: they end and can be revoked.",
         repr=False,
+    )
+    open_metrics: bool = Field(default=False, description="Whether /metrics needs no token.")
+    tls_certificate_file: Path | None = Field(
+        None, description="PEM file of our certificate and its chain, for HTTPS. A new one is used without restart."
+    )
+    tls_key_file: Path | None = Field(None, description="PEM file of the key to it, not encrypted.")
+    proxies: tuple[Network, ...] = Field(
+        (), description="Addresses of proxies that end TLS. X-Forwarded-For and X-Forwarded-Proto are believed from them alone."
     )
 
     @field_validator("token")
@@ -749,16 +763,26 @@ class Api(_Section):
         return printable_token(value)
 
     @model_validator(mode="after")
-    def _token_when_public(self) -> Api:
-        if self.host not in LOOPBACK and not self.token:
-            raise ValueError(f'host {self.host} is not loopback, so set a token (HILUM_API__TOKEN) or host = "127.0.0.1"')
+    def _tls_is_whole(self) -> Api:
+        if (self.tls_certificate_file is None) != (self.tls_key_file is None):
+            raise ValueError("tls_certificate_file and tls_key_file belong together; give both or none")
         return self
+
+    @property
+    def is_public(self) -> bool:
+        """Whether other machines reach it."""
+        return self.host not in LOOPBACK
+
+    @property
+    def is_tls(self) -> bool:
+        """Whether it speaks HTTPS itself."""
+        return self.tls_certificate_file is not None
 
 
 class Stow(_Section):
     """Images by DICOMweb: `POST /dicom-web/studies` on the port of REST (STOW-RS). One request is one whole study, or several."""
 
-    enabled: bool = Field(default=True, description="Whether images are taken so. The token of `api` guards it.")
+    enabled: bool = Field(default=True, description="Whether images are taken so. It needs a token of the scope operate.")
     called_ae_title: OptionalAeTitle = Field("", description="Called AE Title whose route applies; empty: the first of receive.ae_titles.")
     calling_ae_title: AeTitle = Field(
         "STOW_RS", description="AE Title that the images are said to come from; its section of `senders` applies."

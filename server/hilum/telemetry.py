@@ -120,6 +120,11 @@ CPU_SECONDS = Counter("hilum_cpu_seconds_total", "CPU of the threads that work o
 TRACE_SPANS = Counter(
     "hilum_trace_spans_total", "OpenTelemetry spans, sent or lost: the collector of tracing.endpoint did not take them.", ["outcome"]
 )
+REQUESTS_NOT_ADMITTED = Counter(
+    "hilum_http_not_admitted_total",
+    "REST requests and pages that were not admitted: no_token, wrong_token, locked_out, scope, host or other_site.",
+    ["reason"],
+)
 REQUEST_SECONDS = Histogram("hilum_http_request_seconds", "REST requests.", ["route", "method", "status"], buckets=_STAGE_BUCKETS)
 
 STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {

@@ -37,6 +37,11 @@ class Served:
     folder: Path
     process: subprocess.Popen[bytes]
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """With the token of the host."""
+        return {"Authorization": f"Bearer {(self.folder / 'run/api-token').read_text()}"}
+
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
@@ -54,7 +59,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def test_sigterm_ends_it_cleanly(served: Served) -> None:
-    with httpx.Client(base_url=served.url) as client:
+    with httpx.Client(base_url=served.url, headers=served.headers) as client:
         assert client.get("/api/v1/studies").json()["studies"][0]["study_instance_uid"] == "1.2.3"
         assert "server" not in client.get("/health/live").headers
         served.process.send_signal(signal.SIGTERM)
@@ -75,7 +80,7 @@ def test_a_request_in_progress_is_finished(tmp_path: Path) -> None:
         server = threading.Thread(target=serve_api, args=(rig.client.app, bind("api", settings.api.host, settings.api.port), stop))
         url = f"http://127.0.0.1:{settings.api.port}/api/v1/requeue"
         order = {"stage": "report", "all": True}
-        caller = threading.Thread(target=lambda: answers.append(httpx.post(url, json=order, timeout=30).json()))
+        caller = threading.Thread(target=lambda: answers.append(httpx.post(url, json=order, headers=rig.headers, timeout=30).json()))
         server.start()
         caller.start()
         assert begun.wait(30)
@@ -104,6 +109,7 @@ def prometheus(folder: Path, target: str) -> tuple[subprocess.Popen[bytes], str]
     """A Prometheus that scrapes `target` twice a second; its process and address."""
     program, port = require_program("prometheus", "prometheus"), free_port()
     jobs = [{"job_name": "hilum", "scrape_interval": "500ms", "scrape_timeout": "500ms", "static_configs": [{"targets": [target]}]}]
+    jobs[0]["authorization"] = {"credentials_file": str(folder / "run" / "api-token")}
     (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))  # JSON is YAML
     options = [
         f"--config.file={folder / 'prometheus.yml'}",
@@ -123,7 +129,7 @@ def test_a_real_prometheus_scrapes_it(served: Served) -> None:
         return found
 
     try:
-        httpx.get(f"{served.url}/api/v1/studies/1.2.3").raise_for_status()
+        httpx.get(f"{served.url}/api/v1/studies/1.2.3", headers=served.headers).raise_for_status()
         wait_for(lambda: query('up{job="hilum"} == 1'))
         route = 'route="/api/v1/studies/{study_instance_uid}"'
         (bucket,) = wait_for(lambda: query(f'hilum_http_request_seconds_bucket{{{route},status="200",le="+Inf"}}'))

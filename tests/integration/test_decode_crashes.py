@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from pydicom import Dataset
 
@@ -80,7 +79,7 @@ def test_three_crashes_end_the_image_and_no_neighbour(server: Hilum, tmp_path: P
 
 
 def requeue_reads_it_once_the_cause_is_gone(server: Hilum, bad: Dataset) -> None:
-    answer = httpx.post(f"{server.api}/api/v1/requeue", json={"stage": "analyse", "reason": "worker_crashed"}, timeout=60)
+    answer = server.post("/api/v1/requeue", json={"stage": "analyse", "reason": "worker_crashed"})
     assert answer.json()["requeued"] == 1
     wait_for(lambda: reading_of(server, bad)["state"] == "analysed", what="the reading")
     wait_for(lambda: "analysed" in outcomes(server, bad.StudyInstanceUID), what="the new result")

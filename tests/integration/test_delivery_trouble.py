@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pydicom
 import pytest
 from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
@@ -229,7 +228,7 @@ def test_a_dead_letter_says_why_and_can_be_requeued(server: Hilum, places: Place
     places.stubborn.refuse_sr = False
     places.stubborn.start()
     order = {"stage": "deliver", "destination": "stubborn", "reason": "sop_class_refused"}
-    assert httpx.post(f"{server.api}/api/v1/requeue", json=order).json() == {"requeued": 1}
+    assert server.post("/api/v1/requeue", json=order).json() == {"requeued": 1}
     wait_for(lambda: is_delivered(server, uid, "stubborn"), what="requeued")
     assert [item.SOPInstanceUID for item in stored(places.stubborn, uid)] == [dead["sop_instance_uid"]]
 
@@ -271,7 +270,7 @@ def test_that_nothing_was_analysed_is_reported_only_where_it_was_asked_for(serve
 def test_probe_by_command_and_by_rest(server: Hilum, name: str, status: int, said: str) -> None:
     done = subprocess.run(server.command("destinations", "probe", name), capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, said in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
-    answer = httpx.post(f"{server.api}/api/v1/destinations/{name}/probe", timeout=30)
+    answer = server.post(f"/api/v1/destinations/{name}/probe")
     assert answer.status_code == (404 if status == 2 else 200)
     if status != 2:
         assert answer.json()["is_ok"] == (status == 0)

@@ -147,10 +147,18 @@ PROBLEMS: list[tuple[str, str, Any]] = [
     ("method", "path", "body"), PROBLEMS, ids=[f"{method} {path[:24]} {number}" for number, (method, path, _) in enumerate(PROBLEMS)]
 )
 def test_no_problem_repeats_what_was_sent(server: Hilum, method: str, path: str, body: bytes | None) -> None:
-    answer = httpx.request(method, server.api + path, content=body, headers={"Authorization": "Bearer ZQXTOKEN"}, timeout=60)
+    answer = httpx.request(method, server.api + path, content=body, headers=server.headers, timeout=60)
     assert answer.status_code >= 400
     nothing_in(answer.text)
     nothing_in(server.log.read_text(errors="replace"))
+
+
+def test_no_token_is_repeated_or_logged(server: Hilum) -> None:
+    answer = httpx.get(f"{server.api}/api/v1/studies", headers={"Authorization": "Bearer ZQXTOKEN"}, timeout=60)
+    assert answer.status_code == 401
+    nothing_in(answer.text)
+    nothing_in(server.log.read_text(errors="replace"))
+    nothing_in(server.log.read_text(errors="replace"), server.headers["Authorization"].removeprefix("Bearer "))
 
 
 def test_the_doctor_and_the_study_command(server: Hilum) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pydicom
 import pytest
 
@@ -148,7 +147,7 @@ def test_a_conflict_that_is_replaced_is_read_and_reported_again(server: Hilum, t
         return [item for item in conflicts if item["sop_instance_uid"] == image.SOPInstanceUID and item["state"] == "held"]
 
     wait_for(held, what="the conflict")
-    answer = httpx.post(f"{server.api}/api/v1/conflicts/{held()[0]['id']}/replace", timeout=60)
+    answer = server.post(f"/api/v1/conflicts/{held()[0]['id']}/replace")
     assert (answer.status_code, answer.json()["state"]) == (200, "replaced")
     new = wait_for_results(server, image.StudyInstanceUID, 2)[-1]
     assert [item["logit"] for item in new["findings"]] != [item["logit"] for item in old["findings"]]

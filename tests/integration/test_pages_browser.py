@@ -23,6 +23,19 @@ PAGES = ["/", f"/studies/{gallery.TRAINED}", f"/studies/{gallery.DEAD}", f"/stud
 _OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
 
+class Address(str):
+    """Of pages, and what serves them."""
+
+    rig: Rig
+
+    @classmethod
+    def of(cls, url: str, rig: Rig) -> Address:
+        """Both."""
+        made = cls(url)
+        made.rig = rig
+        return made
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     program = require_program("chromium", "chromium")
@@ -40,24 +53,31 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 @pytest.fixture
-def address(rig: Rig) -> Iterator[str]:
+def address(rig: Rig) -> Iterator[Address]:
     with gallery.served(rig) as url:
-        yield url
+        yield Address.of(url, rig)
 
 
 @pytest.fixture(scope="module")
-def read_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def read_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     """For tests that change nothing."""
     with open_rig(tmp_path_factory.mktemp("pages")) as opened:
         gallery.fill(opened)
         with gallery.served(opened) as url:
-            yield url
+            yield Address.of(url, opened)
 
 
 @contextmanager
-def opened(browser: Any, **options: Any) -> Iterator[Any]:
-    """A tab in a profile of its own. Fails the test on a dialog (somebody's script ran) and on an error in ours."""
+def opened(browser: Any, address: Address | None = None, **options: Any) -> Iterator[Any]:
+    """A tab in a profile of its own, logged in where an address is given.
+
+    Fails the test on a dialog (somebody's script ran) and on an error in ours.
+    """
     context = browser.new_context(**options)
+    if address is not None:
+        access = address.rig.access
+        cookie = access.sessions.begin(access.local, "browser")
+        context.add_cookies([{"name": access.cookie_name, "value": cookie, "url": "http://127.0.0.1", "sameSite": "Strict"}])
     tab = context.new_page()
     tab.errors = []
     tab.on("pageerror", lambda error: tab.errors.append(str(error)))
@@ -78,8 +98,8 @@ def focused(tab: Any) -> str:
     return found
 
 
-def test_pages_load_nothing_from_elsewhere_and_show_their_pictures(browser: Any, read_only: str) -> None:
-    with opened(browser, viewport={"width": 1280, "height": 900}) as tab:
+def test_pages_load_nothing_from_elsewhere_and_show_their_pictures(browser: Any, read_only: Address) -> None:
+    with opened(browser, read_only, viewport={"width": 1280, "height": 900}) as tab:
         asked: list[str] = []
         tab.on("request", lambda request: asked.append(request.url))
         for path in PAGES:
@@ -92,8 +112,8 @@ def test_pages_load_nothing_from_elsewhere_and_show_their_pictures(browser: Any,
         assert any(url.endswith(".png") for url in asked)
 
 
-def test_keys(browser: Any, read_only: str) -> None:
-    with opened(browser) as tab:
+def test_keys(browser: Any, read_only: Address) -> None:
+    with opened(browser, read_only) as tab:
         tab.goto(read_only)
         tab.keyboard.press("j")
         assert focused(tab) == f"/studies/{gallery.COLLECTING}"
@@ -112,8 +132,8 @@ def test_keys(browser: Any, read_only: str) -> None:
         assert not tab.locator("#help").is_visible()
 
 
-def test_the_filter_narrows_while_typing(browser: Any, read_only: str) -> None:
-    with opened(browser) as tab:
+def test_the_filter_narrows_while_typing(browser: Any, read_only: Address) -> None:
+    with opened(browser, read_only) as tab:
         tab.goto(read_only)
         tab.keyboard.press("/")
         tab.keyboard.type("needs a person")
@@ -125,8 +145,8 @@ def test_the_filter_narrows_while_typing(browser: Any, read_only: str) -> None:
         tab.wait_for_url(f"**/studies/{gallery.DEAD}")
 
 
-def test_requeue_by_keys_alone(browser: Any, address: str) -> None:
-    with opened(browser) as tab:
+def test_requeue_by_keys_alone(browser: Any, address: Address) -> None:
+    with opened(browser, address) as tab:
         tab.goto(f"{address}/?show=needs_person")
         tab.keyboard.press("j")
         tab.keyboard.press("r")
@@ -137,8 +157,8 @@ def test_requeue_by_keys_alone(browser: Any, address: str) -> None:
         assert tab.locator("#requeue").count() == 0
 
 
-def test_everything_can_be_read_and_requeued_without_script(browser: Any, address: str) -> None:
-    with opened(browser, java_script_enabled=False) as tab:
+def test_everything_can_be_read_and_requeued_without_script(browser: Any, address: Address) -> None:
+    with opened(browser, address, java_script_enabled=False) as tab:
         tab.goto(address)
         assert tab.locator("[data-line]").count() == 6
         tab.locator(f"a[href='/studies/{gallery.DEAD}']").click()
@@ -146,8 +166,8 @@ def test_everything_can_be_read_and_requeued_without_script(browser: Any, addres
         tab.get_by_text("1 item is due again.").wait_for()
 
 
-def test_the_list_refreshes_in_place_and_keeps_the_focus(browser: Any, rig: Rig, address: str) -> None:
-    with opened(browser) as tab:
+def test_the_list_refreshes_in_place_and_keeps_the_focus(browser: Any, rig: Rig, address: Address) -> None:
+    with opened(browser, address) as tab:
         tab.clock.install()
         tab.goto(address)
         tab.evaluate("window.sameDocument = true")
@@ -163,7 +183,7 @@ def test_the_list_refreshes_in_place_and_keeps_the_focus(browser: Any, rig: Rig,
 
 
 def test_a_server_that_does_not_answer_is_said(browser: Any, rig: Rig) -> None:
-    with opened(browser) as tab:
+    with opened(browser, Address.of("", rig)) as tab:
         tab.clock.install()
         with gallery.served(rig) as url:
             tab.goto(f"{url}/studies/{gallery.TRAINED}")
@@ -171,9 +191,9 @@ def test_a_server_that_does_not_answer_is_said(browser: Any, rig: Rig) -> None:
         tab.get_by_text("Not up to date").wait_for()
 
 
-def test_no_page_is_wider_than_the_screen(browser: Any, read_only: str) -> None:
+def test_no_page_is_wider_than_the_screen(browser: Any, read_only: Address) -> None:
     folder = os.environ.get("SCREENSHOTS")
-    with opened(browser) as tab:
+    with opened(browser, read_only) as tab:
         for scheme, width in itertools.product(("light", "dark"), (1280, 400)):
             tab.emulate_media(color_scheme=scheme)
             tab.set_viewport_size({"width": width, "height": 900})
@@ -187,27 +207,74 @@ def test_no_page_is_wider_than_the_screen(browser: Any, read_only: str) -> None:
                     tab.screenshot(path=Path(folder, f"page{number}-{scheme}-{width}.png"), full_page=True)
 
 
-def test_the_browser_asks_for_the_token_once(browser: Any, tmp_path: Path) -> None:
+def test_a_page_is_the_form_to_log_in_and_then_the_page(browser: Any, tmp_path: Path) -> None:
     with open_rig(tmp_path, token=TOKEN) as rig, gallery.served(rig) as url:
         gallery.fill(rig)
-        with opened(browser) as tab, pytest.raises(sync_api.Error, match="ERR_INVALID_AUTH_CREDENTIALS"):
-            tab.goto(url)
-        with opened(browser, http_credentials={"username": "anybody", "password": TOKEN}) as tab:
+        with opened(browser) as tab:
             tab.goto(f"{url}/studies/{gallery.TRAINED}")
+            tab.get_by_label("Token", exact=True).fill("wrong")
+            tab.get_by_role("button", name="Log in").click()
+            tab.get_by_role("alert").wait_for()
+            tab.goto(f"{url}/studies/{gallery.TRAINED}")
+            tab.get_by_label("Your name").fill("jane")
+            tab.get_by_label("Token", exact=True).fill(TOKEN)
+            tab.get_by_role("button", name="Log in").click()
+            tab.wait_for_url(f"{url}/studies/{gallery.TRAINED}")
             tab.wait_for_load_state("networkidle")
             assert all(tab.eval_on_selector_all("img:not([loading])", "images => images.map(image => image.naturalWidth)"))
             tab.goto(f"{url}/studies/{gallery.DEAD}")
             tab.get_by_role("button", name="Send 1 document again").click()
             tab.get_by_text("1 item is due again.").wait_for()
+            tab.get_by_role("link", name="Access").click()
+            tab.get_by_text("settings/jane").wait_for()
+            tab.get_by_role("button", name="Log out").click()
+            tab.get_by_role("heading", name="Log in").wait_for()
+            tab.goto(url)
+            tab.get_by_role("button", name="Log in").wait_for()
+
+
+@pytest.mark.parametrize("has_script", [True, False])
+def test_a_link_logs_a_browser_in_once(browser: Any, tmp_path: Path, has_script: bool) -> None:
+    with open_rig(tmp_path) as rig, gallery.served(rig) as url:
+        gallery.fill(rig)
+        link = url + rig.access.links.make("jane").partition(":8640")[2]
+        with opened(browser, java_script_enabled=has_script) as tab:
+            tab.goto(link)
+            tab.wait_for_url(f"{url}/")
+            tab.get_by_role("link", name="Associations").click()
+            tab.get_by_role("heading", name="Associations").wait_for()
+        with opened(browser) as other:
+            other.goto(link)
+            other.get_by_text("This link was used already").wait_for()
+            other.goto(url)
+            other.get_by_role("button", name="Log in").wait_for()
+
+
+def test_a_link_on_a_page_of_another_site_logs_in_too(browser: Any, tmp_path: Path) -> None:
+    """As that of a terminal in a browser.
+
+    The cookie is not sent along by what comes from there, so no redirect may lead on.
+    """
+    with open_rig(tmp_path) as rig, gallery.served(rig) as url:
+        gallery.fill(rig)
+        link = url + rig.access.links.make("jane").partition(":8640")[2]
+        with opened(browser) as tab:
+            tab.route("http://terminal.example/", lambda route: route.fulfill(body=f"<a href='{link}'>in</a>", content_type="text/html"))
+            tab.goto("http://terminal.example/")
+            tab.get_by_role("link", name="in").click()
+            tab.wait_for_url(f"{url}/")
+            tab.get_by_role("link", name="Associations").wait_for()
 
 
 @pytest.mark.parametrize("path", [f"/studies/{gallery.DEAD}/requeue", "/api/v1/requeue"])
-def test_a_form_of_another_site_is_refused(browser: Any, rig: Rig, address: str, path: str) -> None:
+@pytest.mark.parametrize(("site", "status"), [("http://evil.example/", 401), ("http://127.0.0.1:1024/", 403)])
+def test_a_form_of_another_site_is_refused(browser: Any, rig: Rig, address: Address, path: str, site: str, status: int) -> None:
+    """The browser sends our cookie for our own site alone: it includes every port of our host."""
     form = f"<form method=post action='{address}{path}'><input name=stage value=deliver></form><script>document.forms[0].submit()</script>"
-    with opened(browser) as tab:
-        tab.route("http://evil.example/", lambda route: route.fulfill(body=form, content_type="text/html"))
+    with opened(browser, address) as tab:
+        tab.route(site, lambda route: route.fulfill(body=form, content_type="text/html"))
         with tab.expect_response(address + path) as answered:
-            tab.goto("http://evil.example/", wait_until="commit")
-        assert answered.value.status == 403
+            tab.goto(site, wait_until="commit")
+        assert answered.value.status == status
     states = [item["deliveries"] for item in rig.get("/api/v1/studies")["studies"] if item["study_instance_uid"] == gallery.DEAD]
     assert states == [{"dead": 1}]

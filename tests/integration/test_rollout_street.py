@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
 import numpy as np
 import pytest
 from pydicom import Dataset
@@ -78,7 +77,7 @@ class Modality:
 
 
 def post(server: Hilum, verb: str, **order: Any) -> dict[str, Any]:
-    answer = httpx.post(f"{server.api}/api/v1/rollouts/tiny/{verb}", json=order, timeout=60)
+    answer = server.post(f"/api/v1/rollouts/tiny/{verb}", json=order)
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found
@@ -168,7 +167,7 @@ def test_a_candidate_that_was_edited_meanwhile_is_the_same_for_all_processes(ser
     kill(processes(server, "analyser"))
     kill(processes(server, "dispatcher"))
     assert _points(server, tmp_path / "second", 42) == {0.9}, "what was proved, also for processes that are started anew"
-    refused = httpx.post(f"{server.api}/api/v1/rollouts/tiny/start", json={"release": "tiny@5"}, timeout=60)
+    refused = server.post("/api/v1/rollouts/tiny/start", json={"release": "tiny@5"})
     assert (refused.status_code, "tiny@5 was edited after" in refused.json()["detail"]) == (409, True)
 
 

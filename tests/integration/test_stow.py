@@ -49,7 +49,7 @@ def body(*parts: bytes, boundary: str = "B", header: str = "Content-Type: applic
 
 
 def post(server: Hilum, content: bytes, path: str = "/studies", kind: str = RELATED.format("B")) -> httpx.Response:
-    return httpx.post(f"{server.api}/dicom-web{path}", content=content, headers={"Content-Type": kind}, timeout=60)
+    return server.post(f"/dicom-web{path}", content=content, headers={"Content-Type": kind})
 
 
 def rows(server: Hilum, query: str, *values: object) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ def failures(answer: httpx.Response) -> dict[str, int]:
 def test_dicomweb_client_stores_a_study_which_is_closed_with_the_request(server: Hilum, tmp_path: Path) -> None:
     drawn = make_study(seed=31, views=("PA", "AP"), rows=128, columns=128)
     study = [pydicom.dcmread(BytesIO(encoded(image))) for image in drawn]  # as files are: with preamble and prefix
-    answer = DICOMwebClient(f"{server.api}/dicom-web").store_instances(study)
+    answer = DICOMwebClient(f"{server.api}/dicom-web", headers=server.headers).store_instances(study)
     assert len(answer.ReferencedSOPSequence) == 2
     assert "FailedSOPSequence" not in answer
     uid = str(study[0].StudyInstanceUID)
@@ -82,7 +82,7 @@ def test_dicomweb_client_stores_a_study_which_is_closed_with_the_request(server:
         assert archived(server, image.SOPInstanceUID) == data_set_of(tmp_path / "sent.dcm")
     (row,) = rows(server, "SELECT calling_ae_title, called_ae_title, peer_address FROM study WHERE study_instance_uid = ?", uid)
     assert row == {"calling_ae_title": "STOW_RS", "called_ae_title": "HILUM", "peer_address": "127.0.0.1"}
-    again = DICOMwebClient(f"{server.api}/dicom-web").store_instances(study, study_instance_uid=uid)
+    again = DICOMwebClient(f"{server.api}/dicom-web", headers=server.headers).store_instances(study, study_instance_uid=uid)
     assert len(again.ReferencedSOPSequence) == 2, "the same bytes again are success, once"
     assert len(rows(server, "SELECT 1 FROM instance WHERE study_instance_uid = ?", uid)) == 2
 
@@ -196,7 +196,7 @@ def test_a_large_object_in_small_pieces_takes_little_memory(server: Hilum) -> No
     content = body(encoded(image))
     before = peak_kib(server)
     pieces = (content[start : start + 60_000] for start in range(0, len(content), 60_000))
-    answer = httpx.post(f"{server.api}/dicom-web/studies", content=pieces, headers={"Content-Type": RELATED.format("B")}, timeout=60)
+    answer = server.post("/dicom-web/studies", content=pieces, headers={"Content-Type": RELATED.format("B")})
     assert answer.status_code == 200, answer.text
     assert peak_kib(server) - before < 25_000, "half of the object was never in memory"
 

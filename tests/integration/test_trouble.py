@@ -185,7 +185,7 @@ def test_a_pacs_that_is_down_and_one_that_refuses(reading: Hilum, tmp_path: Path
     with create_engine(ledger_url).connect() as connection:
         counted = text("SELECT count(*) FROM instance WHERE study_instance_uid = :uid")
         assert connection.execute(counted, {"uid": study_uid}).scalar_one() == 2, "the ledger really is PostgreSQL"
-    answer = httpx.post(f"{server.api}/api/v1/requeue", json={"stage": "deliver", "destination": "refuser"})
+    answer = server.post("/api/v1/requeue", json={"stage": "deliver", "destination": "refuser"})
     assert (answer.status_code, answer.json()["requeued"]) == (200, 1)
 
 

@@ -28,10 +28,10 @@ def open_to_all() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def as_stranger(*command: str | Path, folder: Path) -> None:
+def as_stranger(*command: str | Path, folder: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder as an account that is nobody's."""
     become = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]
-    subprocess.run([*become, *map(str, command)], check=True, capture_output=True, cwd=folder, timeout=30)
+    return subprocess.run([*become, *map(str, command)], check=check, capture_output=True, text=True, cwd=folder, timeout=60)
 
 
 def folder_of_stranger(path: Path) -> Path:

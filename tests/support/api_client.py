@@ -10,12 +10,15 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
+from hilum.api.access import Access, open_access
 from hilum.api.app import create_app
+from hilum.api.local_token import local_token_file
 from hilum.api.parts import Parts
 from hilum.deliver.probe import Probe
 from hilum.receive.describe import describe
 from hilum.receive.same_bytes import sha256_of
 from hilum.settings import Api, Destination, Receive, Settings, Site, Stow
+from hilum.store.access_tokens import AccessTokens
 from hilum.store.archive import Archive
 from hilum.store.audit_log import AuditLog
 from hilum.store.decisions import Decisions
@@ -37,11 +40,15 @@ def settings_for(
     reserve_bytes: int = 0,
     network_timeout_seconds: float = 60.0,
     maximum_parts: int = 10_000,
+    api: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Settings of an installation in `folder`, whatever the environment says."""
+    """Settings of an installation in `folder`, whatever the environment says.
+
+    `api`: others of that section.
+    """
     sections = {
         "site": Site(state_dir=folder),
-        "api": Api(token=token),
+        "api": Api(token=token, **(api or {})),
         "receive": Receive(reserve_bytes=reserve_bytes, network_timeout_seconds=network_timeout_seconds),
         "stow": Stow(maximum_parts=maximum_parts),
         "destinations": {"pacs": Destination()},
@@ -59,6 +66,13 @@ class Rig:
     views: LedgerViews
     folder: Path
     audit: AuditLog
+    access: Access
+    tokens: AccessTokens
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of a client beside this one: the token of this host."""
+        return {"Authorization": f"Bearer {local_token_file(settings_for(self.folder)).read_text()}"}
 
     def get(self, path: str, status: int = 200, **query: Any) -> Any:
         """JSON of a GET that must end with this status."""
@@ -74,23 +88,40 @@ def _as_if_probed(name: str) -> dict[str, Any]:
 
 @contextmanager
 def open_rig(
-    folder: Path, *, url: str = "", token: str = "", reserve_bytes: int = 0, with_studies: bool = True, **options: Any
+    folder: Path,
+    *,
+    url: str = "",
+    token: str = "",
+    reserve_bytes: int = 0,
+    with_studies: bool = True,
+    api: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Iterator[Rig]:
-    """An API over a fresh ledger; `options` are `Parts`."""
+    """An API over a fresh ledger;
+
+    `options` are `Parts`. Without a token of the settings the client shows that of this host.
+    """
     ledger_url = url or migrated_sqlite(folder)
     clock = Clock()
     ledger, views = Ledger(ledger_url, clock), LedgerViews(ledger_url, clock)
     (folder / "metrics").mkdir(exist_ok=True)
     releases: Mapping[str, Any] = {item.id: item for item in (release(), release("vit_b16_untrained"))}
-    settings = settings_for(folder, token=token, reserve_bytes=reserve_bytes)
+    settings = settings_for(folder, token=token, reserve_bytes=reserve_bytes, api=api)
     decisions = Decisions(ledger_url, Archive(folder / "archive"), describe, sha256_of, clock)
     usual = {"requeue": ledger.requeue, "interventions": LedgerInterventions(settings, ledger), "decisions": decisions}
     rollouts = Rollouts(ledger_url, clock)
     options = {**usual, "probe": _as_if_probed, "rollouts": RolloutVerbs(settings, rollouts, views), **options}
     audit = options.setdefault("audit", AuditLog(ledger_url, clock, look_seconds=300.0))
-    app = create_app(Parts(settings, views, str(folder / "metrics"), releases, clock=clock, **options), with_studies=with_studies)
+    tokens = AccessTokens(ledger_url, clock)
+    access = open_access(settings, views, tokens, clock)
+    options = {"clock": clock, "shared_seconds": 0.0, **options}
+    app = create_app(Parts(settings, views, str(folder / "metrics"), releases, access, **options), with_studies=with_studies)
     with TestClient(app, base_url="http://127.0.0.1:8640", raise_server_exceptions=False) as client:
-        yield Rig(client, Street(ledger, clock), clock, views, folder, audit)
+        rig = Rig(client, Street(ledger, clock), clock, views, folder, audit, access, tokens)
+        if not token:
+            client.headers.update(rig.headers)
+        yield rig
+    tokens.close()
     audit.close()
     rollouts.close()
     views.close()

@@ -14,10 +14,12 @@ def main(folder: Path, port: int) -> None:
     metrics = folder / "metrics"
     metrics.mkdir(exist_ok=True)
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)  # before the first import of prometheus_client
+    from hilum.api.access import open_access
     from hilum.api.app import create_app
     from hilum.api.parts import Parts
     from hilum.api.serve import serve_api
     from hilum.settings import Api
+    from hilum.store.access_tokens import AccessTokens
     from hilum.store.views import LedgerViews
     from hilum.wiring.sockets import bind
     from tests.support.api_client import settings_for
@@ -26,7 +28,9 @@ def main(folder: Path, port: int) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     listening = bind("api", settings.api.host, settings.api.port)
-    app = create_app(Parts(settings, LedgerViews(f"sqlite:///{folder / 'ledger.sqlite'}"), str(metrics), {}))
+    url = f"sqlite:///{folder / 'ledger.sqlite'}"
+    views = LedgerViews(url)
+    app = create_app(Parts(settings, views, str(metrics), {}, open_access(settings, views, AccessTokens(url))))
     serve_api(app, listening, stop)
 
 

@@ -15,24 +15,27 @@ import httpx
 import pytest
 from starlette.exceptions import HTTPException
 
+from hilum.api.access import open_access
 from hilum.api.app import create_app
 from hilum.api.parts import Parts
 from hilum.api.serve import serve_api
 from hilum.api.stow import _take
 from hilum.api.stow_store import Stowed
+from hilum.store.access_tokens import AccessTokens
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
 from hilum.store.views import LedgerViews
 from hilum.wiring.stowing import Outcome, stow_store
 from load_tests.phantom import make_instance
-from tests.support.api_client import open_rig, settings_for
+from tests.support.api_client import TOKEN, open_rig, settings_for
 from tests.support.listening import unindexed
 from tests.support.waiting import wait_for
 from tests.unit.test_stowing import encoded
 
 BODY = b"--B\r\n\r\nan object\r\n--B--\r\n"
-HEADERS = {"Content-Type": 'multipart/related; type="application/dicom"; boundary=B'}
+KEY = {"Authorization": f"Bearer {TOKEN}"}
+HEADERS = {"Content-Type": 'multipart/related; type="application/dicom"; boundary=B', **KEY}
 REQUESTS = 60  # more than the threads of the web process
 
 
@@ -75,7 +78,7 @@ async def ask(app: object, store: SlowStore) -> list[int]:
         waiting = [asyncio.create_task(client.post("/dicom-web/studies", content=BODY, headers=HEADERS)) for _ in range(REQUESTS)]
         await asyncio.sleep(0.5)
         try:
-            asked = await asyncio.wait_for(client.get("/api/v1/releases"), 20)
+            asked = await asyncio.wait_for(client.get("/api/v1/releases", headers=KEY), 20)
         finally:
             store.go_on.set()
         return [asked.status_code, *(answer.status_code for answer in await asyncio.gather(*waiting))]
@@ -83,20 +86,22 @@ async def ask(app: object, store: SlowStore) -> list[int]:
 
 def test_requests_that_wait_for_the_ledger_leave_threads_for_others(tmp_path: Path) -> None:
     store = SlowStore()
-    with open_rig(tmp_path, store=store) as rig:
+    with open_rig(tmp_path, store=store, token=TOKEN) as rig:
         assert asyncio.run(ask(rig.client.app, store)) == [200] * (1 + REQUESTS)
 
 
 @contextlib.contextmanager
 def served(
-    folder: Path, stop: threading.Event, network_timeout_seconds: float, token: str = "", maximum_parts: int = 10_000
+    folder: Path, stop: threading.Event, network_timeout_seconds: float, maximum_parts: int = 10_000
 ) -> Iterator[tuple[int, Archive]]:
     """A real web server on a real archive: its port. It gives requests a second at its end."""
-    settings = settings_for(folder, token=token, network_timeout_seconds=network_timeout_seconds, maximum_parts=maximum_parts)
+    settings = settings_for(folder, token=TOKEN, network_timeout_seconds=network_timeout_seconds, maximum_parts=maximum_parts)
     migrate(settings.ledger_url)
     ledger, views = Ledger(settings.ledger_url), LedgerViews(settings.ledger_url)
     with socket.create_server(("127.0.0.1", 0)) as listening, stow_store(settings, ledger, views, threading.Event()) as store:
-        app = create_app(Parts(settings, views, str(folder), {}, store=store))
+        app = create_app(
+            Parts(settings, views, str(folder), {}, open_access(settings, views, AccessTokens(settings.ledger_url)), store=store)
+        )
         serving = threading.Thread(target=serve_api, args=(app, listening, stop, 1))
         serving.start()
         try:
@@ -128,7 +133,7 @@ def test_a_sender_that_drips_is_told_so_and_leaves_nothing(tmp_path: Path) -> No
 def begin(port: int) -> socket.socket:
     """A request that stops in the middle of its image."""
     image = encoded(make_instance(1, rows=2000, columns=2000))
-    head = "\r\n".join(["POST /dicom-web/studies HTTP/1.1", "Host: 127.0.0.1", f"Content-Type: {HEADERS['Content-Type']}"])
+    head = "\r\n".join(["POST /dicom-web/studies HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {value}" for name, value in HEADERS.items())])
     made = socket.create_connection(("127.0.0.1", port), timeout=30)
     made.sendall(f"{head}\r\nContent-Length: 99999999\r\n\r\n--B\r\n\r\n".encode() + image[:3_000_000])
     return made

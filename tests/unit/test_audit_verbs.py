@@ -169,8 +169,8 @@ def test_the_timeline_of_a_study_says_who_read_and_changed_it(rig: Rig) -> None:
     rig.get(f"/api/v1/studies/{STUDY}")
     rig.client.headers.pop("Authorization")
     page = rig.client.get(f"/studies/{STUDY}", auth=("maria", TOKEN)).text
-    assert "Reject image by anonymous (rest)" in page
-    assert "Read study by anonymous (rest)" in page
+    assert "Reject image by settings (rest)" in page
+    assert "Read study by settings (rest)" in page
 
 
 def test_rest_lists_rows_by_filter_and_page(rig: Rig) -> None:

@@ -87,6 +87,15 @@ def is_there(source: str) -> bool:
     return (DEPLOY / source).exists() or f"> deploy/{source.removeprefix('./')}" in (DEPLOY / "compose.yaml").read_text()
 
 
+def test_compose_gives_prometheus_its_own_token_and_nobody_one_for_all():
+    mounts = dict(volume.split(":")[:2] for volume in COMPOSE["services"]["prometheus"]["volumes"])
+    config = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())
+    (job,) = (job for job in config["scrape_configs"] if job["job_name"] == "hilum")
+    assert mounts["./secrets/prometheus_token"] == job["authorization"]["credentials_file"]
+    assert "HILUM_API__TOKEN" not in (DEPLOY / "compose.yaml").read_text()
+    assert "/deploy/secrets/" in (ROOT / ".gitignore").read_text().splitlines()
+
+
 def test_compose_publishes_only_dicom_beyond_loopback():
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == ["11112:11112"]
@@ -139,7 +148,7 @@ def test_the_steps_of_compose_make_the_secrets(tmp_path: Path):
     subprocess.run(["bash", "-euc", "\n".join(steps)], cwd=tmp_path, check=True)
     made = dict(line.split("=") for line in (tmp_path / "deploy/.env").read_text().splitlines())
     assert set(made) == set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose.yaml").read_text()))
-    assert (tmp_path / "deploy/secrets/prometheus_token").read_text() == made["HILUM_API__TOKEN"]
+    assert (tmp_path / "deploy/secrets/prometheus_token").read_text() == "", "its token is made when Hilum runs"
     assert (tmp_path / "deploy/.env").stat().st_mode & 0o077 == 0
     assert (tmp_path / "deploy/secrets").stat().st_mode & 0o077 == 0
 

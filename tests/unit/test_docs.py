@@ -62,8 +62,11 @@ def test_every_metric_is_documented_and_none_that_is_gone():
     assert documented == base
 
 
+NO_STATES = (StrEnum, domain.Channel, domain.Scope)  # operations.md and rest.md say what those are
+
+
 def state_enums() -> Iterator[type[StrEnum]]:
-    yield from (item for item in vars(domain).values() if isinstance(item, type) and issubclass(item, StrEnum) and item is not StrEnum)
+    yield from (item for item in vars(domain).values() if isinstance(item, type) and issubclass(item, StrEnum) and item not in NO_STATES)
 
 
 def test_every_state_and_reason_is_documented():

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from hilum.deliver.tls import Tls
+from hilum.domain import Scope
 from hilum.errors import Retry
 from hilum.receive.compiled import loaded
 from hilum.settings import Settings, load
+from hilum.store.access_tokens import AccessTokens
 from hilum.store.archive import Archive
 from hilum.store.direct_io import takes_direct_io
 from hilum.supervisor.check import Check
@@ -21,11 +23,13 @@ from load_tests.serving import free_ports
 from tests.support.accounts import STRANGER, open_to_all
 from tests.support.certificates import Authority
 from tests.support.disks import small_disk
+from tests.support.ledgers import migrated_sqlite
 
 
 def found(tmp_path: Path, **sections: object) -> dict[str, Check]:
-    (api,) = free_ports(1)
-    settings = Settings(**{"site": {"state_dir": tmp_path / "state"}, "api": {"port": api}, **sections})  # type: ignore[arg-type]
+    (port,) = free_ports(1)
+    api = {"port": port, **sections.pop("api", {})}  # type: ignore[dict-item]
+    settings = Settings(**{"site": {"state_dir": tmp_path / "state"}, "api": api, **sections})  # type: ignore[arg-type]
     return {check.name: check for check in examine(settings)}
 
 
@@ -52,6 +56,50 @@ def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_pa
         False,
         "Nobody whose certificate it has signed is believed: put the authority's new one into receive.tls_client_ca_file.",
     )
+
+
+def test_tokens_that_cross_the_network_in_clear_are_a_problem(tmp_path: Path) -> None:
+    open_to_all = found(tmp_path, api={"host": "0.0.0.0"})["api TLS"]
+    assert (open_to_all.ok, "tokens cross the network in clear" in open_to_all.detail) == (False, True)
+    assert found(tmp_path, api={"host": "0.0.0.0", "proxies": ["10.0.0.1"]})["api TLS"].ok
+    assert found(tmp_path)["api TLS"].ok
+
+
+def test_the_certificate_of_https_is_looked_at(tmp_path: Path) -> None:
+    own = Authority(tmp_path / "certificates").identity("hilum", "IP:127.0.0.1")
+    given = {"host": "0.0.0.0", "tls_certificate_file": own.certificate, "tls_key_file": own.key}
+    checks = found(tmp_path, api=given)
+    assert checks["api TLS"].detail.startswith("our certificate holds until ")
+    other = Authority(tmp_path / "others").identity("other")
+    wrong = found(tmp_path, api={**given, "tls_key_file": other.key})["api TLS"]
+    assert (wrong.ok, "give PEM files that belong together" in wrong.detail) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("token", "ok", "said"), [("", True, "none"), ("short", False, "may be guessed"), ("x" * 32, True, "named tokens")]
+)
+def test_the_token_of_the_settings_is_judged(tmp_path: Path, token: str, ok: bool, said: str) -> None:
+    check = found(tmp_path, api={"token": token})["api.token"]
+    assert (check.ok, said in check.detail) == (ok, True)
+
+
+def test_a_token_of_the_host_that_others_may_read_is_a_problem(tmp_path: Path) -> None:
+    file = tmp_path / "state/run/api-token"
+    file.parent.mkdir(parents=True)
+    file.write_text("x")
+    file.chmod(0o640)
+    check = found(tmp_path)["local token"]
+    assert (check.ok, check.advice) == (False, f"Delete it and restart: rm {file}")
+    file.chmod(0o600)
+    assert "local token" not in found(tmp_path)
+
+
+def test_named_tokens_that_end_soon_are_named(tmp_path: Path) -> None:
+    (tmp_path / "state").mkdir()
+    tokens = AccessTokens(migrated_sqlite(tmp_path / "state"))
+    tokens.create("night", Scope.READ, 13)
+    tokens.create("day", Scope.READ, None)
+    assert found(tmp_path)["tokens"].detail == "2 named tokens valid; of these end within two weeks: night"
 
 
 def test_an_acknowledged_image_that_waits_long_for_its_row_is_a_problem(tmp_path: Path) -> None:

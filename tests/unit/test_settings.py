@@ -71,7 +71,8 @@ def test_every_problem_is_named_at_once_with_the_nearest_known_key(tmp_path: Pat
     monkeypatch.setenv("HILUM_RECEIVE__PROT", "1")
     found = problems(
         tmp_path,
-        '[receive]\nport = 99999\nae_title = "X"\n[studys]\nquiet_seconds = 1\n[destinations.pacs]\nhots = "a"\n[api]\nhost = "0.0.0.0"\n',
+        '[receive]\nport = 99999\nae_title = "X"\n'
+        '[studys]\nquiet_seconds = 1\n[destinations.pacs]\nhots = "a"\n[api]\ntls_key_file = "k"\n',
     )
     text = "\n".join(found)
     assert len(found) == 6
@@ -80,7 +81,7 @@ def test_every_problem_is_named_at_once_with_the_nearest_known_key(tmp_path: Pat
     assert "receive.ae_title: unknown setting; did you mean 'ae_titles'?" in text
     assert "studys: unknown setting; did you mean 'studies'?" in text
     assert "destinations.pacs.hots: unknown setting; did you mean 'host'?" in text
-    assert "set a token" in text
+    assert "tls_certificate_file and tls_key_file belong together" in text
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tests.unit.test_stowing import encoded
 
 IMAGE = encoded(make_instance(70, rows=64, columns=64))
 COMPUTED_TOMOGRAPHY = IMAGE.replace(b"1.2.840.10008.5.1.4.1.1.1.1\0", b"1.2.840.10008.5.1.4.1.1.2\0\0\0")
-JSON = {"Content-Type": "application/json"}
+JSON = {**HEADERS, "Content-Type": "application/json"}
 
 
 def without_study() -> bytes:
@@ -112,10 +112,10 @@ def test_while_nothing_can_be_taken_the_row_says_why(tmp_path: Path) -> None:
 
 
 def test_a_sender_without_the_token_is_found(tmp_path: Path) -> None:
-    with served(tmp_path, threading.Event(), 60.0, token="secret") as (port, _):
-        assert post(port, body(IMAGE)) == 401
+    with served(tmp_path, threading.Event(), 60.0) as (port, _):
+        assert post(port, body(IMAGE), headers={**HEADERS, "Authorization": "Bearer wrong"}) == 401
         assert only_row(tmp_path)["reason"] == "http_401"
-        assert post(port, body(IMAGE), headers={**HEADERS, "Authorization": "Bearer secret"}) == 200
+        assert post(port, body(IMAGE), headers=HEADERS) == 200
     assert len(rows(tmp_path)) == 1, "the end of the process has written what was to be written"
 
 
@@ -139,7 +139,9 @@ def test_what_is_taken_has_no_row_of_its_own_and_nothing_is_kept_of_what_was_sen
     image.PatientName, image.PatientID = "SECRET^NAME", "SECRET-ID"
     content = encoded(image)
     with served(tmp_path, threading.Event(), 60.0) as (port, _):
-        assert post(port, body(content), headers={"Content-Type": 'Multipart/Related; type="Application/DICOM"; boundary=B'}) == 200
+        assert (
+            post(port, body(content), headers={**HEADERS, "Content-Type": 'Multipart/Related; type="Application/DICOM"; boundary=B'}) == 200
+        )
         assert post(port, body(content), path="/studies/1.2") == 409
         assert post(port, content) == 400
     assert [row["outcome"] for row in rows(tmp_path)] == ["released", "aborted"]
@@ -186,7 +188,8 @@ def test_a_million_empty_parts_are_one_small_answer_one_row_and_a_short_log(tmp_
 
 def refused_in_the_middle(sender: socket.socket, content: bytes) -> bytes:
     """The answer, which may come before all is sent."""
-    head = f"POST /dicom-web/studies HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {HEADERS['Content-Type']}\r\n"
+    given = "".join(f"{name}: {value}\r\n" for name, value in HEADERS.items())
+    head = f"POST /dicom-web/studies HTTP/1.1\r\nHost: 127.0.0.1\r\n{given}"
     answer = b""
     with suppress(ConnectionError):
         sender.sendall(f"{head}Content-Length: {len(content)}\r\n\r\n".encode() + content[:200_000])

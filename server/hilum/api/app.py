@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI
+from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import HTMLResponse
 
 from hilum import __version__
@@ -12,11 +14,16 @@ from hilum.api import audit, deciding, health, intervening, operations, probing,
 from hilum.api import rollouts as rolling
 from hilum.api.around import Around
 from hilum.api.docs_page import render
-from hilum.api.guard import admit, only_known_parameters, refuse_other_sites
+from hilum.api.guard import guarded
+from hilum.api.pages import login
 from hilum.api.pages.pictures import Pictures
+from hilum.api.pages.presenting import PageRoute
 from hilum.api.pages.router import icon, pages
 from hilum.api.parts import Parts
 from hilum.api.problems import documented
+from hilum.api.shared_answer import SharedAnswer
+from hilum.domain import Scope
+from hilum.telemetry import scrape, scrape_state
 
 _DESCRIPTION = """Chest radiographs that were received, what the models found in them, and where the reports went.
 
@@ -25,7 +32,7 @@ _TAGS = [
     {"name": "Studies", "description": "Studies, results and documents."},
     {"name": "Store", "description": "Images in, by DICOMweb."},
     {"name": "Operations", "description": "Queues, associations, releases; doing something again."},
-    {"name": "Health", "description": "Probes and metrics, without a token."},
+    {"name": "Health", "description": "Probes, without a token, and metrics."},
 ]
 # FastAPI would record exceptions and refused input with their texts for any configured exporter: they may hold patient data.
 _NO_TELEMETRY: dict[str, Any] = {
@@ -51,26 +58,51 @@ def create_app(parts: Parts, *, with_studies: bool = True) -> FastAPI:
         description=_DESCRIPTION,
         openapi_tags=_TAGS,
         docs_url=None,
+        openapi_url=None,  # ours is guarded, and rendered once
         redoc_url=None,
         redirect_slashes=False,  # behind a proxy that ends TLS they would go to plain http, with what is sent again there
         responses=documented(503),
         **_NO_TELEMETRY,
     )
     app.state.parts = parts
+    app.state.facts = SharedAnswer(parts.observer.facts, parts.shared_seconds)
+    app.state.scrape = SharedAnswer(lambda: _scrape(parts), parts.shared_seconds)
     app.add_middleware(Around)
     problems.install(app)
     app.include_router(health.router)
     if with_studies:
         app.include_router(_api(parts))
-        app.include_router(pages(parts.settings, Pictures(parts.settings, parts.views)))
+        app.include_router(pages(Pictures(parts.settings, parts.views)))
+        app.include_router(login.router)
         app.add_api_route("/icon.svg", icon, include_in_schema=False)
-        app.add_api_route("/docs", lambda: HTMLResponse(render(app.openapi())), include_in_schema=False)
+        app.include_router(_descriptions(app))
     return app
 
 
+def _scrape(parts: Parts) -> bytes:
+    return scrape(parts.metrics_directory) + scrape_state(parts.observer.samples())
+
+
+def _descriptions(app: FastAPI) -> APIRouter:
+    """The OpenAPI document, for programs and as a page. Both are rendered once."""
+    router = APIRouter(include_in_schema=False, dependencies=guarded(Scope.READ))
+    document = functools.cache(lambda: json.dumps(app.openapi(), ensure_ascii=False).encode())
+    page = functools.cache(lambda: render(app.openapi()).encode())
+
+    async def openapi() -> Response:
+        return Response(document(), media_type="application/json")
+
+    async def docs() -> Response:
+        return HTMLResponse(page())
+
+    router.add_api_route("/openapi.json", openapi)
+    router.add_api_route("/docs", docs, route_class_override=PageRoute)
+    return router
+
+
 def _api(parts: Parts) -> APIRouter:
-    guards = [Depends(admit(parts.settings.api.token)), Depends(refuse_other_sites), Depends(only_known_parameters)]
-    api = APIRouter(dependencies=guards, responses=documented(401, 403, 422))
+    """Each router declares the scope that its routes need."""
+    api = APIRouter(responses=documented(401, 403, 422, 429))
     for router, needed in (
         (studies.router, parts.views),
         (operations.router, parts.views),
@@ -79,6 +111,8 @@ def _api(parts: Parts) -> APIRouter:
         (probing.router, parts.probe),
         (deciding.router, parts.decisions),
         (intervening.router, parts.interventions),
+        (intervening.erasing, parts.interventions),
+        (rolling.listing, parts.rollouts),
         (rolling.router, parts.rollouts),
         (stow.router, parts.store),
         (audit.router, parts.audit),

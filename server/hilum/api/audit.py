@@ -9,12 +9,13 @@ from pydantic import Field
 
 from hilum.api.deeds import AuditedRoute, DeedHere
 from hilum.api.fields import API_PREFIX, UID_PATTERN, Answer, Cursor, Limit, Moment, QueryMoment
+from hilum.api.guard import guarded
 from hilum.api.parts import PartsHere
-from hilum.domain import Channel
+from hilum.domain import Channel, Scope
 from hilum.store.audit_log import AuditFilter
 from hilum.verbs import Outcome, Thing, Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
+router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.READ))
 
 
 class AuditRow(Answer):

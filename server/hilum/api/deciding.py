@@ -10,15 +10,17 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.deeds import AuditedRoute, DeedHere
 from hilum.api.fields import API_PREFIX, UID_PATTERN
+from hilum.api.guard import guarded
 from hilum.api.operation_answers import ConflictAnswer, RejectedAnswer
 from hilum.api.parts import PartsHere
 from hilum.api.problems import documented
+from hilum.domain import Scope
 from hilum.store.audit_log import Deed
 from hilum.store.decisions import CannotResolve, Decisions
 from hilum.store.schema import MAXIMUM_ROW_ID
 from hilum.verbs import Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
+router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.OPERATE))
 
 ConflictId = Annotated[int, Path(ge=1, le=MAXIMUM_ROW_ID, description="`id` of a conflict.", examples=[1])]
 ImageUid = Annotated[

@@ -1,66 +1,154 @@
 """Who may read, and what may be asked.
 
-A token where one is set (Bearer, or as the password of HTTP Basic: a browser asks for that by itself), else only callers that
-address this host by a loopback name. Nothing is changed for a page of another site. No unknown query parameter, and none twice that
-is no list: a filter with a typo must not answer with everything, nor one of two as if it were both.
+A token with the scope that the route needs: as Bearer, as the password of HTTP Basic, or by the session of a browser that was logged
+in with it. Nothing is changed for a page of another site. No unknown query parameter, and none twice that is no list: a filter with
+a typo must not answer with everything, nor one of two as if it were both.
 """
 
 from __future__ import annotations
 
-import base64
-import secrets
+import re
 from collections import Counter
 from collections.abc import Callable
-from typing import Annotated, get_args, get_origin
-from urllib.parse import urlsplit
+from dataclasses import dataclass
+from typing import Annotated, Final, get_args, get_origin
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.params import Depends as Dependency
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from starlette.exceptions import HTTPException
 
-_BEARER = HTTPBearer(auto_error=False, description="The token of the setting api.token. Not needed where none is set.")
-_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
-_READING = frozenset({"GET", "HEAD"})
-API_CHALLENGE = "Bearer"
-PAGE_CHALLENGE = 'Basic realm="Hilum", charset="UTF-8"'
+from hilum.api.access import CHALLENGE, Access, refusal
+from hilum.api.actor import set_actor
+from hilum.api.credentials import Credential, credential_of
+from hilum.api.own_names import has_own_name
+from hilum.api.parts import Parts
+from hilum.domain import AccessToken, Scope
+from hilum.settings import Api
+
+# Of their own: requests that wait in all other threads must not keep scrapes and probes from being
+# admitted.
+THREADS: Final = CapacityLimiter(8)
+_BEARER = HTTPBearer(auto_error=False, description="A token of `hilum token create`, or that of the setting api.token.")
+_BearerHere = Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]  # for the OpenAPI document; `credential_of` reads it
+_READING: Final = frozenset({"GET", "HEAD"})
+_NO_NAME_SIGN: Final = re.compile(r"[^A-Za-z0-9._@-]")
+_NAME_CHARACTERS: Final = 64  # as long as the ledger's columns for names
+# A cookie reaches every port of its host, and so another account's server there. It never opens
+# what cannot be undone.
+_SESSION_SCOPE: Final = Scope.OPERATE
 
 
-def admit(token: str, challenge: str = API_CHALLENGE) -> Callable[..., None]:
-    """A dependency that lets a request pass or raises 401 with this challenge, or 403."""
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A dependency that lets a request pass or raises 401, 403 or 429.
 
-    def check(request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> None:
-        if token:
-            given = credentials.credentials.encode("latin-1") if credentials else _password(request.headers.get("authorization", ""))
-            _require(token, given, challenge)
-        elif (request.url.hostname or "") not in _LOOPBACK_NAMES:
-            # A page in a browser on this machine could reach us under a name of its own (DNS rebinding) and read patient data.
-            raise HTTPException(403, "Without a token only loopback names are answered: use 127.0.0.1, or set HILUM_API__TOKEN.")
+    `is_open`: where strangers pass under a name of ours.
+    """
 
-    return check
+    scope: Scope
+    is_open: Callable[[Api], bool] | None = None
+
+    async def __call__(self, request: Request, _given: _BearerHere) -> None:
+        """Note who asks, for `actor_of`."""
+        parts: Parts = request.app.state.parts
+        if (holder := await holder_of(request)) is None:
+            self._admit_stranger(request, parts.settings.api)
+            return
+        set_actor(request, holder.name)  # also of one that is refused: the audit names it
+        if not holder.scope.includes(self.scope):
+            raise refusal(403, "scope", f"This token is of the scope {holder.scope.value}; {self.scope.value} is needed.")
+
+    def _admit_stranger(self, request: Request, api: Api) -> None:
+        if self.is_open is None or not self.is_open(api):
+            raise refusal(401, "no_token", "Give a token: Authorization: Bearer <token>. `hilum token create` makes one.", CHALLENGE)
+        require_own_name(request, api)
+        request.state.is_stranger = True
 
 
-def refuse_other_sites(request: Request) -> None:
-    """Raise 403 if a browser sends a change for a page that is not ours: it adds the password by itself, whoever asks.
+def guarded(scope: Scope) -> list[Dependency]:
+    """The dependencies of each router: it declares the scope of the token that opens its routes.
 
-    Browsers say who asks in Sec-Fetch-Site, on plain HTTP only in Origin. Programs send neither.
+    The token comes before all else.
+    """
+    return [Depends(Admission(scope)), Depends(refuse_other_sites), Depends(only_known_parameters)]
+
+
+def is_stranger(request: Request) -> bool:
+    """Whether it was admitted without a token."""
+    return getattr(request.state, "is_stranger", False)
+
+
+def require_own_name(request: Request, api: Api) -> None:
+    """Raise 403 for a request under a name that is not ours."""
+    if not has_own_name(request, api):
+        raise refusal(403, "host", "Without a token only addresses, localhost and the names of api.names are answered.")
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who has shown a credential, and what it opens."""
+
+    name: str
+    scope: Scope
+
+
+async def holder_of(request: Request) -> Holder | None:
+    """The holder of the token or session that a request shows.
+
+    None: it shows neither. Raises HTTPException 401 or 429 for a wrong token, and Retry.
+    """
+    parts: Parts = request.app.state.parts
+    if (credential := credential_of(request)) is not None:
+        token = await run_sync(parts.access.token_of, credential, address_of(request), limiter=THREADS)
+        return Holder(name_shown(token, credential), token.scope)
+    cookie = request.cookies.get(parts.access.cookie_name)
+    return await run_sync(_of_cookie, parts.access, cookie, limiter=THREADS) if cookie else None
+
+
+def _of_cookie(access: Access, cookie: str) -> Holder | None:
+    if (found := access.session_of(cookie)) is None:
+        return None
+    session, token = found
+    scope = token.scope if _SESSION_SCOPE.includes(token.scope) else _SESSION_SCOPE
+    return Holder(name_shown(token, Credential("", session.user)), scope)
+
+
+def address_of(request: Request) -> str:
+    """Where it comes from; empty where the web server does not say."""
+    return request.client.host if request.client else ""
+
+
+def name_shown(token: AccessToken, credential: Credential) -> str:
+    """The token's name, and behind it the name that its user has given."""
+    user = _NO_NAME_SIGN.sub("", credential.user)
+    return f"{token.name}/{user}"[:_NAME_CHARACTERS] if user else token.name
+
+
+async def refuse_other_sites(request: Request) -> None:
+    """Raise 403 if a browser sends a change for a page that is not ours.
+
+    It adds password and cookie by itself, whichever page asks. Browsers name that page's site in
+    Sec-Fetch-Site, on plain HTTP only in Origin. Programs send neither, and no cookie of ours.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-    if request.method in _READING or site in ("same-origin", "none") or (site is None and origin is None):
+    if request.method in _READING or site in ("same-origin", "none"):
         return
-    if site is None and _host_of(origin or "") == request.headers.get("host"):
+    if site is None and origin is None and not _has_session(request):
         return
-    raise HTTPException(403, "A page of another site cannot change anything here.")
+    if site is None and origin == f"{request.url.scheme}://{request.headers.get('host')}":
+        return
+    raise refusal(403, "other_site", "A page of another site cannot change anything here.")
 
 
-def _host_of(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:  # no URL
-        return None
+def _has_session(request: Request) -> bool:
+    parts: Parts = request.app.state.parts
+    return parts.access.cookie_name in request.cookies
 
 
-def only_known_parameters(request: Request) -> None:
+async def only_known_parameters(request: Request) -> None:
     """Raise RequestValidationError if the query names a parameter that this route does not have, or one twice that is no list."""
     known = {field.alias: field.field_info.annotation for field in request.scope["route"].dependant.query_params}
     given = Counter(name for name, _ in request.query_params.multi_items())
@@ -76,20 +164,3 @@ def only_known_parameters(request: Request) -> None:
 def _is_list(annotation: object) -> bool:
     """Also where it may be None."""
     return list in {get_origin(kind) for kind in (annotation, *get_args(annotation))}
-
-
-def _password(authorization: str) -> bytes:
-    """The password of HTTP Basic (RFC 7617), whatever the user's name; empty if there is none."""
-    scheme, _, encoded = authorization.partition(" ")
-    if scheme.lower() != "basic":
-        return b""
-    try:
-        return base64.b64decode(encoded, validate=True).partition(b":")[2]
-    except ValueError:
-        return b""
-
-
-def _require(token: str, given: bytes, challenge: str) -> None:
-    if not secrets.compare_digest(given, token.encode()):  # as long for a near miss as for a far one
-        advice = "Give the token: Authorization: Bearer <api.token>." if challenge == API_CHALLENGE else "Give api.token as the password."
-        raise HTTPException(401, advice, {"WWW-Authenticate": challenge})

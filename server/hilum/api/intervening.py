@@ -12,15 +12,17 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.deeds import AuditedRoute, DeedHere
 from hilum.api.fields import AE_PATTERN, API_PREFIX, UID_PATTERN, Answer, StudyUid
+from hilum.api.guard import guarded
 from hilum.api.parts import Interventions, Parts, PartsHere
 from hilum.api.probing import DestinationName
 from hilum.api.problems import documented
-from hilum.domain import StudyState
+from hilum.domain import Scope, StudyState
 from hilum.store.audit_log import Deed
 from hilum.verbs import NoVerb, Thing, Verb, performs
 
-listing = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
+listing = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.READ))
+router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.OPERATE))
+erasing = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.ERASE))
 _NO_STUDY = NoVerb("it shows queues, and no study")
 # PS3.5 6.2, VR LO: at most 64 characters, no backslash, no control character, and spaces around it do not count.
 _CHARACTER = "!-\\[\\]-~\u00a1-\uffff"
@@ -197,7 +199,7 @@ def complete_study(parts: PartsHere, deed: DeedHere, study_instance_uid: StudyUi
     return {"state": done.state, "ended_readings": done.ended_readings, "waits_for": done.waits_for}
 
 
-@router.post("/erase", response_model=ErasedAnswer, responses=documented(400), summary="Erase a patient or a study")
+@erasing.post("/erase", response_model=ErasedAnswer, responses=documented(400), summary="Erase a patient or a study")
 @performs(Verb.ERASE)
 def erase_patient(parts: PartsHere, deed: DeedHere, order: PatientToErase | StudyToErase) -> Mapping[str, Any]:
     """All studies whose stored header has this Patient ID, or one study: files, headers, results, documents. It cannot be undone.

@@ -93,7 +93,7 @@ def _of_facts(facts: Facts, roles: Iterable[Role]) -> Iterator[Sample]:
 
 def _of_certificates(settings: Settings) -> Iterator[Sample]:
     """Of those that can be read: a file that is missing or is none is told by `hilum check`, and by the log where it is used."""
-    files = {"receive": settings.receive.tls_certificate_file}
+    files = {"receive": settings.receive.tls_certificate_file, "api": settings.api.tls_certificate_file}
     files |= {f"destinations.{name}": item.certificate_file for name, item in settings.destinations.items()}
     files |= {f"commitment.{title}": item.certificate_file for title, item in settings.commitment.items()}
     for section, file in files.items():

@@ -285,7 +285,7 @@ class RoleAnswer(Answer):
 
     role: Role
     is_ready: bool
-    checks: list[CheckAnswer]
+    checks: list[CheckAnswer] = Field(description="What it rests on; empty where no token was given.")
 
 
 class ReadyAnswer(Answer):
@@ -299,4 +299,3 @@ class LiveAnswer(Answer):
     """This process answers."""
 
     status: Literal["alive"]
-    version: str

@@ -13,17 +13,18 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.deeds import AuditedRoute, DeedHere
 from hilum.api.fields import API_PREFIX, Cursor, Limit
+from hilum.api.guard import guarded
 from hilum.api.operation_answers import AssociationPage, CommitmentPage, ConflictPage, QueuesAnswer, ReleaseList, Requeued, RequeueOrder
 from hilum.api.parts import Parts, PartsHere
 from hilum.api.problems import documented
-from hilum.domain import CommitmentState, Release, RolloutState
+from hilum.domain import CommitmentState, Release, RolloutState, Scope
 from hilum.errors import Retry
 from hilum.store.audit_log import Deed
 from hilum.store.requeueing import reasons
 from hilum.verbs import NoVerb, Thing, Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
-writing = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
+router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.READ))
+writing = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.OPERATE))
 _NO_STUDY = NoVerb("it shows queues, senders or releases, and no study")
 _DAY_SECONDS = 86400.0
 _LATER_SECONDS = 60.0

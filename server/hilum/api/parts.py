@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from fastapi import Depends, Request
 
+from hilum.api.access import Access
 from hilum.api.observe import Observer
 from hilum.api.readiness import ROLES, Role
 from hilum.domain import Release, Rollout
@@ -100,12 +101,14 @@ class Parts:
     """The one set of objects of an application.
 
     `default_roles`: what /health/ready judges unasked, and /metrics always. `host`: only heartbeats of that host count.
+    `shared_seconds`: how old a scrape, and what readiness rests on, may be for others who ask.
     """
 
     settings: Settings
     views: LedgerViews
     metrics_directory: str
     releases: Mapping[str, Release]
+    access: Access
     requeue: Requeue | None = None
     result_schema: Path | None = None
     default_roles: tuple[Role, ...] = ROLES
@@ -117,6 +120,7 @@ class Parts:
     rollouts: RolloutVerbs | None = None
     store: Store | None = None
     audit: AuditLog | None = None
+    shared_seconds: float = 1.0
 
     @property
     def observer(self) -> Observer:

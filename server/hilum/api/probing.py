@@ -11,11 +11,13 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.deeds import AuditedRoute
 from hilum.api.fields import API_PREFIX, Answer
+from hilum.api.guard import guarded
 from hilum.api.parts import PartsHere
 from hilum.api.problems import documented
+from hilum.domain import Scope
 from hilum.verbs import Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute)
+router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.OPERATE))
 DestinationName = Annotated[
     str, Path(description="As in the settings: `[destinations.<name>]`.", pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["pacs"])
 ]

@@ -11,13 +11,15 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.deeds import AuditedRoute, DeedHere
 from hilum.api.fields import API_PREFIX, RELEASE_PATTERN, Answer, Moment
+from hilum.api.guard import guarded
 from hilum.api.parts import PartsHere, RolloutVerbs
 from hilum.api.problems import documented
-from hilum.domain import Rollout, RolloutMode, RolloutState
+from hilum.domain import Rollout, RolloutMode, RolloutState, Scope
 from hilum.store.rollout_rules import CannotRollOut, Order
 from hilum.verbs import NoVerb, Verb, performs
 
-router = APIRouter(prefix=f"{API_PREFIX}/rollouts", tags=["Operations"], route_class=AuditedRoute)
+listing = APIRouter(prefix=f"{API_PREFIX}/rollouts", tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.READ))
+router = APIRouter(prefix=f"{API_PREFIX}/rollouts", tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.OPERATE))
 _NO_STUDY = NoVerb("it shows releases, and no study")
 Alias = Annotated[
     str, Path(pattern=r"^[A-Za-z0-9._-]{1,80}$", description="Name of a release of the settings, without its version.", examples=["chest"])
@@ -114,14 +116,14 @@ class RollbackOrder(Answer):
     pending: bool = Field(default=False, description="Those that it has not reported are read anew by the release that reads from now on.")
 
 
-@router.get("", response_model=RolloutList, summary="List rollouts")
+@listing.get("", response_model=RolloutList, summary="List rollouts")
 @performs(_NO_STUDY)
 def list_rollouts(parts: PartsHere) -> dict[str, Any]:
     """Every alias of the settings, and what reads for it now."""
     return {"rollouts": _verbs(parts).list()}
 
 
-@router.get("/{alias}", response_model=RolloutDetail, responses=documented(404), summary="One rollout")
+@listing.get("/{alias}", response_model=RolloutDetail, responses=documented(404), summary="One rollout")
 @performs(_NO_STUDY)
 def show_rollout(parts: PartsHere, alias: Alias) -> Mapping[str, Any]:
     """With its history and, where a shadow has read along, how far both agree."""

@@ -16,6 +16,8 @@ from fastapi import FastAPI
 
 from hilum import telemetry
 from hilum.api.connections import Connection, Limits
+from hilum.api.tls import WebTls
+from hilum.settings import Api
 
 _FINISH_SECONDS = 10
 _TICK_SECONDS = 0.5  # the Date of answers is that old at most
@@ -24,6 +26,20 @@ _WAITING_CONNECTIONS = 128  # asyncio tries as often to accept one while there i
 _REPEAT_SECONDS = 60.0
 _NO_DESCRIPTOR = "socket.accept() out of system resource"
 log = telemetry.logger("api")
+
+
+class WebLoop(asyncio.SelectorEventLoop):
+    """The loop of asyncio with a shorter limit for TLS handshakes.
+
+    Its own is a minute, and a connection that does not finish its handshake is in no limit of ours.
+    """
+
+    async def create_server(self, *arguments: Any, **named: Any) -> asyncio.Server:  # noqa: ANN401 - asyncio's
+        """The same, with the time that we give to the head of a request."""
+        if named.get("ssl") is not None:
+            named["ssl_handshake_timeout"] = Limits().head_seconds
+        made: asyncio.Server = await super().create_server(*arguments, **named)
+        return made
 
 
 class _Server(uvicorn.Server):
@@ -91,15 +107,19 @@ def serve_api(
     stop: threading.Event,
     finish_seconds: int = _FINISH_SECONDS,
     limits: Limits | None = None,
+    api: Api | None = None,
 ) -> None:
     """Serve until `stop` is set, then finish requests in progress. Blocks. The access log is off: metrics count the requests.
 
-    `finish_seconds`: requests that take longer then are cancelled.
+    `finish_seconds`: requests that take longer then are cancelled. `api`: the settings for TLS and proxies; None: neither.
     """
+    front = api or Api()
+    tls = WebTls(front) if front.is_tls else None
     has_come = asyncio.Event()
     connection = functools.partial(Connection, limits=limits or Limits(), has_come=has_come)
     config = uvicorn.Config(
         app,
+        loop=f"{__name__}:{WebLoop.__name__}",
         http=cast("type[asyncio.Protocol]", connection),
         access_log=False,
         log_config=None,
@@ -109,5 +129,9 @@ def serve_api(
         backlog=_WAITING_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=finish_seconds,
+        # By default uvicorn believes every program of this machine what address it claims.
+        proxy_headers=bool(front.proxies),
+        forwarded_allow_ips=list(front.proxies),
+        ssl_context_factory=None if tls is None else lambda _config, _default: tls.context(),
     )
     _Server(config, stop, has_come).run(sockets=[listening])

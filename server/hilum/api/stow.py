@@ -20,17 +20,19 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from hilum.api.fields import StudyUid
+from hilum.api.guard import guarded
 from hilum.api.parts import Parts, PartsHere
 from hilum.api.problems import documented
 from hilum.api.stow_body import STORED, Events, Mark, chunks
 from hilum.api.stow_store import Part, Store, Stowed, Visit, VisitedRoute
+from hilum.domain import Scope
 from hilum.settings import Settings
 from hilum.verbs import NoVerb, performs
 
 _TAKES: Final = NoVerb("what comes in has its row among the associations, as by C-STORE")
 PREFIX: Final = "/dicom-web"
 MEDIA_TYPE: Final = "application/dicom+json"
-router = APIRouter(prefix=PREFIX, tags=["Store"], route_class=VisitedRoute)
+router = APIRouter(prefix=PREFIX, tags=["Store"], route_class=VisitedRoute, dependencies=guarded(Scope.OPERATE))
 
 # Of their own: requests that wait for disk or ledger must not take the threads in which pages and health are answered.
 _THREADS: Final = CapacityLimiter(16)

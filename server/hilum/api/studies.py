@@ -11,14 +11,15 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.deeds import AuditedRoute, DeedHere
 from hilum.api.fields import AE_PATTERN, API_PREFIX, RELEASE_PATTERN, UID_PATTERN, Cursor, Limit, QueryMoment, StudyUid
+from hilum.api.guard import guarded
 from hilum.api.parts import PartsHere
 from hilum.api.problems import documented
 from hilum.api.study_answers import DocumentList, StudyAnswer, StudyPage
-from hilum.domain import Outcome, StudyState
+from hilum.domain import Outcome, Scope, StudyState
 from hilum.store.views import StudyFilter
 from hilum.verbs import Thing, Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Studies"], route_class=AuditedRoute)
+router = APIRouter(prefix=API_PREFIX, tags=["Studies"], route_class=AuditedRoute, dependencies=guarded(Scope.READ))
 _NO_STUDY = (
     "No image of this study is stored here: it never came, was refused, or was erased. /api/v1/associations says what was refused; "
     "send the study again."

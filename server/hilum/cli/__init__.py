@@ -20,6 +20,7 @@ from hilum.cli import (
     rollouts,
     server,
     studies,
+    tokens,
     transfer,
 )
 from hilum.cli.frame import app
@@ -45,6 +46,7 @@ __all__ = [
     "rollouts",
     "server",
     "studies",
+    "tokens",
     "transfer",
 ]
 

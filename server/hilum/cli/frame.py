@@ -51,6 +51,8 @@ studies_app = typer.Typer(help="Single studies.", no_args_is_help=True)
 app.add_typer(studies_app, name="studies")
 retention_app = typer.Typer(help="What leaves the archive, and what deletion waits for.", no_args_is_help=True)
 app.add_typer(retention_app, name="retention")
+token_app = typer.Typer(help="Tokens for REST and the pages.", no_args_is_help=True)
+app.add_typer(token_app, name="token")
 images_app = typer.Typer(help="Single images.", no_args_is_help=True)
 app.add_typer(images_app, name="images")
 

@@ -18,6 +18,7 @@ from hilum.cli.frame import (
     settings_explained,
     settings_of,
 )
+from hilum.cli.tokens import login_link
 from hilum.verbs import NoVerb, Verb
 from hilum.verbs import performs as declare_verb
 from hilum.wiring.state_folder import hold, make_state_folder
@@ -43,6 +44,8 @@ def serve(
         from hilum.supervisor import Supervisor  # noqa: PLC0415 - the same
 
         telemetry.configure_logging(settings.log.level, settings.log.format, "supervisor")
+        if role in {"all", "api"} and sys.stdout.isatty():  # a journal would show the link to others
+            print(f"Pages, once and within ten minutes: {login_link(settings)}", flush=True)
         raise typer.Exit(Supervisor(settings, role, actor=actor_here()).run())
 
 

@@ -438,6 +438,20 @@ audit_cursor = Table(
     Column("owned_until", Float),
 )
 
+# Named tokens for REST and pages. A token that was revoked keeps its row: its name stands in
+# records of what was done.
+access_token = Table(
+    "access_token",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("scope", String(16), nullable=False),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float),
+    Column("revoked_at", Float),
+    Column("last_used_at", Float),
+)
+
 process = Table(
     "process",
     metadata,

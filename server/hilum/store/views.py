@@ -16,9 +16,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from hilum.domain import CommitmentState
+from hilum.domain import AccessToken, CommitmentState
 from hilum.errors import Retry
 from hilum.store import (
+    access_tokens,
     change_views,
     commitments,
     comparison_views,
@@ -80,6 +81,16 @@ class LedgerViews:
         """Return if the ledger can be read."""
         with self._snapshot() as connection:
             connection.execute(select(study.c.id).limit(1)).first()
+
+    def access_token(self, *, digest: str = "", name: str = "") -> AccessToken | None:
+        """The token of this digest or name, valid or not."""
+        with self._snapshot() as connection:
+            return access_tokens.find(connection, digest=digest, name=name)
+
+    def access_tokens(self) -> list[AccessToken]:
+        """Every token, also those that have ended, by name."""
+        with self._snapshot() as connection:
+            return access_tokens.all_tokens(connection)
 
     def list_studies(self, chosen: StudyFilter, *, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
         """One page of studies and the cursor of the next, by last image received. Raises BadCursor."""

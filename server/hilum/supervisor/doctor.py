@@ -22,6 +22,7 @@ from hilum.store.rollouts import CannotRollOut, Rollouts
 from hilum.store.views import LedgerViews
 from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
 from hilum.supervisor.check_access import access, secrets, usable
+from hilum.supervisor.check_api import api_tls, api_tokens, named_tokens
 from hilum.supervisor.check_archive import archive_checks
 from hilum.supervisor.check_audit import collector_files, collector_waits
 from hilum.supervisor.check_hosts import clock, waiting
@@ -52,10 +53,13 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
     yield from _dicom_ports(settings.receive)
     yield _who_may_send(settings.receive)
     yield _port("api", settings.api.host, settings.api.port)
+    yield from unless_refused("api TLS", api_tls(settings))
+    yield from unless_refused("api.token", api_tokens(settings))
     yield Check("receive", ok=True, detail=f"large objects {receiving.loaded()[1]}")
     yield Check("resize", ok=True, detail=resizing.loaded()[1])
     yield from unless_refused("releases", _releases(settings))
     if all(check.ok for check in ledger) and not _is_new(settings.ledger_url):
+        yield from unless_refused("tokens", named_tokens(settings))
         yield from unless_refused("clock", clock(settings))
         yield from unless_refused("retention", retention_checks(settings))
         yield from unless_refused("rollouts", _rollouts(settings))

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 
 from hilum import telemetry
 from hilum.analyse import credentials
+from hilum.api.tls import WebTls
 from hilum.domain import Actor, Channel, Release
 from hilum.errors import ConfigurationError
 from hilum.models.build import is_built
@@ -137,6 +138,8 @@ class Supervisor:
     def _bind_ports(self) -> None:
         """Before anything is started, so that a port that is taken is said at once; who calls while a process restarts, waits."""
         api = self.settings.api
+        if api.is_tls:
+            WebTls(api)  # files that are not usable are said here
         for role in ("api", "health"):
             if self._runs(role):
                 self._listening[role] = bind("api", api.host, api.port)

@@ -13,12 +13,14 @@ from typing import Any, Final
 
 from fastapi import FastAPI
 
+from hilum.api.access import open_access
 from hilum.api.app import create_app
 from hilum.api.parts import Parts
 from hilum.api.readiness import ROLES, Role
 from hilum.api.serve import serve_api
 from hilum.api.stow_store import Store
 from hilum.settings import Settings
+from hilum.store.access_tokens import AccessTokens
 from hilum.store.audit_log import AuditLog
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts import Rollouts
@@ -45,7 +47,7 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
         Heartbeat(ledger, "api"),
         contextlib.closing(AuditLog(settings.ledger_url, look_seconds=60 * settings.audit.look_minutes)) as audit,
     ):
-        serve_api(_app(charge, settings, ledger, views, schema, store, audit), listening, stop)
+        serve_api(_app(charge, settings, ledger, views, schema, store, audit), listening, stop, api=settings.api)
 
 
 @contextlib.contextmanager
@@ -71,6 +73,7 @@ def _app(
         views,
         str(metrics_dir(settings, charge.served_role)),
         Catalogue(settings, rollouts.manifest),
+        open_access(settings, views, AccessTokens(settings.ledger_url)),
         requeue=ledger.requeue,
         decisions=open_decisions(settings),
         interventions=LedgerInterventions(settings, ledger),

@@ -90,6 +90,7 @@
     if (document.hidden || byId("help").open || !getSelection().isCollapsed) return;
     try {
       const answer = await fetch(location.pathname + location.search, { cache: "no-store" });
+      if (answer.status === 401) return location.reload(); // the session is over: the form to log in
       if (!answer.ok) throw new Error(answer.status);
       swap(new DOMParser().parseFromString(await answer.text(), "text/html"));
       byId("fresh").textContent = "";

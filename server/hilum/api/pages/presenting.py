@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Coroutine
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,15 +88,29 @@ class PageRoute(AuditedRoute):
             try:
                 return await handle(request)
             except problems.EXPECTED as error:
-                return _error_page(problems.answer(request, error))
+                return _error_page(request, problems.answer(request, error))
 
         return handle_for_people
 
 
-def _error_page(problem: Response) -> Response:
+def login_page(wanted: str, status: int = 200, said: str = "", name: str = "") -> HTMLResponse:
+    """The form to log in, which leads to `wanted` then. `name`: of whom a session is open."""
+    return page("login.html", status, section="login", next=wanted, said=said, name=name)
+
+
+def _error_page(request: Request, problem: Response) -> Response:
     said = json.loads(bytes(problem.body))
-    response = page("error.html", problem.status_code, section="", problem=said)
+    response = _answer_to(request, problem.status_code, said)
     for name in ("www-authenticate", "retry-after"):
         if name in problem.headers:
             response.headers[name] = problem.headers[name]
     return response
+
+
+def _answer_to(request: Request, status: int, said: dict[str, Any]) -> HTMLResponse:
+    if status != HTTPStatus.UNAUTHORIZED:
+        return page("error.html", status, section="", problem=said)
+    if request.method != "GET":
+        return login_page("/", status, "Log in with a valid token.")
+    wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    return login_page(wanted, status, "Log in with a valid token." if "authorization" in request.headers else "")

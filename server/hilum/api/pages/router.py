@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import urlencode
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
@@ -15,8 +15,9 @@ from starlette.exceptions import HTTPException
 from hilum.api import operations
 from hilum.api.deeds import DeedHere
 from hilum.api.fields import AE_PATTERN, UID_PATTERN, Cursor, StudyUid
-from hilum.api.guard import PAGE_CHALLENGE, admit, only_known_parameters, refuse_other_sites
+from hilum.api.guard import guarded
 from hilum.api.operation_answers import RequeueOrder
+from hilum.api.pages.forms import form_of
 from hilum.api.pages.front import queue_lines, role_lines, stuck_lines, study_line
 from hilum.api.pages.painter import NoPicture
 from hilum.api.pages.pictures import Picture, Pictures
@@ -25,8 +26,7 @@ from hilum.api.pages.study_page import study_page
 from hilum.api.pages.words import association_chip, local, moment
 from hilum.api.parts import Parts, PartsHere
 from hilum.api.readiness import FAILING_SECONDS
-from hilum.domain import StudyState
-from hilum.settings import Settings
+from hilum.domain import Scope, StudyState
 from hilum.store.audit_log import AuditFilter, Deed
 from hilum.store.views import StudyFilter
 from hilum.verbs import NoVerb, Verb, performs
@@ -43,13 +43,13 @@ ImageUid = Annotated[str, Path(pattern=UID_PATTERN, max_length=64)]
 DocumentId = Annotated[int, Path(ge=1)]
 
 
-def pages(settings: Settings, pictures: Pictures) -> APIRouter:
-    """All pages. A browser asks for the token by itself (HTTP Basic) and sends it along from then on."""
-    guards = [Depends(admit(settings.api.token, PAGE_CHALLENGE)), Depends(refuse_other_sites), Depends(only_known_parameters)]
-    router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=guards)
+def pages(pictures: Pictures) -> APIRouter:
+    """All pages. Without a session they answer with the form to log in."""
+    router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=guarded(Scope.READ))
+    writing = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=guarded(Scope.OPERATE))
     router.add_api_route("/", front_page)
     router.add_api_route("/studies/{study_instance_uid}", one_study)
-    router.add_api_route("/studies/{study_instance_uid}/requeue", requeue, methods=["POST"])
+    writing.add_api_route("/studies/{study_instance_uid}/requeue", requeue, methods=["POST"])
     router.add_api_route("/associations", associations)
 
     @router.get("/studies/{study_instance_uid}/images/{sop_instance_uid}.png")
@@ -62,7 +62,10 @@ def pages(settings: Settings, pictures: Pictures) -> APIRouter:
     def document(deed: DeedHere, document: DocumentId) -> Response:
         return _picture(pictures.document(document, deed))
 
-    return router
+    both = APIRouter()
+    both.include_router(router)
+    both.include_router(writing)
+    return both
 
 
 def icon() -> Response:
@@ -121,16 +124,9 @@ def one_study(parts: PartsHere, study_instance_uid: StudyUid, requeued: Annotate
 @performs(Verb.REQUEUE)
 async def requeue(parts: PartsHere, deed: DeedHere, request: Request, study_instance_uid: StudyUid) -> Response:
     """Ended items of one stage of this study become due again, by the rules of REST; then the page again."""
-    order = _order(_form(await request.body()).get("stage", [""])[0], study_instance_uid)
+    order = _order(form_of(await request.body())("stage"), study_instance_uid)
     count = await run_in_threadpool(_requeue, parts, deed, order)
     return RedirectResponse(f"/studies/{study_instance_uid}?requeued={count}", 303)
-
-
-def _form(body: bytes) -> dict[str, list[str]]:
-    try:
-        return parse_qs(body.decode("ascii", "replace"), max_num_fields=5)
-    except ValueError as error:
-        raise RequestValidationError([{"type": "too_long", "loc": ("body",), "msg": "more fields than the page has"}]) from error
 
 
 def _order(stage: str, study_instance_uid: str) -> RequeueOrder:
