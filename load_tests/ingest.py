@@ -22,7 +22,6 @@ from load_tests.ingest_receivers import Receiver, start_hilum
 from load_tests.ingest_result import (
     DCMTK,
     DCMTK_TLS,
-    FALLBACK,
     HILUM,
     HILUM_DIRECT,
     HILUM_PLAIN,
@@ -43,7 +42,7 @@ from load_tests.measure import circumstances
 from load_tests.peers import Orthanc
 
 RESULT = Path(__file__).with_name("results") / "bench-ingest.json"
-_SLOW, _TLS = (ORTHANC, FALLBACK), (HILUM_TLS, DCMTK_TLS)
+_SLOW, _TLS = (ORTHANC,), (HILUM_TLS, DCMTK_TLS)
 _MANY_ASSOCIATIONS = 16  # of fewer TLS costs the same, and a second process has little to do
 _WARM = 16
 Start = Callable[[Path], Receiver]
@@ -108,11 +107,11 @@ def _turn(receivers: Mapping[str, Receiver], number: int) -> list[tuple[str, Rec
 def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
     """Those that can be measured here."""
     found: dict[str, Start] = {
-        HILUM: lambda own: start_hilum(own, "streaming"),
-        HILUM_DIRECT: lambda own: start_hilum(own, "streaming", direct_io=True),
-        HILUM_PLAIN: lambda own: start_hilum(own, "streaming", is_compiled=False),
-        HILUM_TWICE: lambda own: start_hilum(own, "streaming", name_sync="twice"),
-        HILUM_TWO: lambda own: start_hilum(own, "streaming", processes=2),
+        HILUM: start_hilum,
+        HILUM_DIRECT: lambda own: start_hilum(own, direct_io=True),
+        HILUM_PLAIN: lambda own: start_hilum(own, is_compiled=False),
+        HILUM_TWICE: lambda own: start_hilum(own, name_sync="twice"),
+        HILUM_TWO: lambda own: start_hilum(own, processes=2),
         DCMTK: start_storescp,
     }
     shim, program = sync_shim(), sink()
@@ -120,9 +119,8 @@ def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
         found |= {SYNCED: lambda own: start_storescp(own, shim), SINK: lambda own: start_sink(own, program)}
     if Orthanc.program():
         found[ORTHANC] = start_orthanc
-    found[FALLBACK] = lambda own: start_hilum(own, "pynetdicom")
     if (tls := make_certificates(folder)) is not None:
-        found |= {HILUM_TLS: lambda own: start_hilum(own, "streaming", tls, 2), DCMTK_TLS: lambda own: start_storescp(own, shim, tls)}
+        found |= {HILUM_TLS: lambda own: start_hilum(own, tls, 2), DCMTK_TLS: lambda own: start_storescp(own, shim, tls)}
     return {name: start for name, start in found.items() if name in names}
 
 

@@ -46,7 +46,7 @@ def measured(folder: Path, *, quick: bool) -> Door:
     """At a listener of its own. `quick`: a tenth of everything."""
     own = folder / "door"
     own.mkdir()
-    receiver, share = start_hilum(own, "streaming"), 10 if quick else 1
+    receiver, share = start_hilum(own), 10 if quick else 1
     try:
         set_up, echo = _set_up_ms(receiver, 200 // share), _echo_ms(receiver, 2_000 // share)
         idle = _idle_percent(receiver, 20.0 / share)

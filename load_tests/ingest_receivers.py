@@ -122,7 +122,6 @@ def _ticks(pid: int) -> tuple[int, int]:
 
 def start_hilum(
     folder: Path,
-    listener: str,
     tls: Certificates | None = None,
     processes: int = 1,
     *,
@@ -135,7 +134,7 @@ def start_hilum(
     `is_compiled` False, for one process: as where nobody could compile transfer.c.
     """
     (port,) = free_ports(1)
-    receive: dict[str, object] = {"host": "127.0.0.1", "listener": listener, "reserve_bytes": 0}
+    receive: dict[str, object] = {"host": "127.0.0.1", "reserve_bytes": 0}
     receive |= {"processes": processes, "name_sync": name_sync, "direct_io": direct_io}
     if tls is None:
         receive |= {"port": port}

@@ -15,11 +15,11 @@ from typing import Any
 from load_tests.ingest_cells import Cell
 from load_tests.measure import Goal
 
-HILUM, FALLBACK, DCMTK, SYNCED = "hilum", "hilum pynetdicom", "storescp", "storescp fdatasync"
+HILUM, DCMTK, SYNCED = "hilum", "storescp", "storescp fdatasync"
 ORTHANC, SINK = "Orthanc", "C sink"
 HILUM_TWO, HILUM_TLS, DCMTK_TLS = "hilum, 2 processes", "hilum TLS, 2 processes", "storescp TLS"
 HILUM_PLAIN, HILUM_TWICE, HILUM_DIRECT = "hilum, not compiled", "hilum, two commits", "hilum, direct I/O"
-NAMES = (HILUM, HILUM_DIRECT, HILUM_PLAIN, HILUM_TWICE, HILUM_TWO, DCMTK, SYNCED, SINK, ORTHANC, FALLBACK, HILUM_TLS, DCMTK_TLS)
+NAMES = (HILUM, HILUM_DIRECT, HILUM_PLAIN, HILUM_TWICE, HILUM_TWO, DCMTK, SYNCED, SINK, ORTHANC, HILUM_TLS, DCMTK_TLS)
 PEERS = (HILUM_PLAIN, HILUM_TWICE, DCMTK, SYNCED, ORTHANC, SINK, DCMTK_TLS)
 _STUDY_EACH = 1.05  # times SYNCED
 # Ours, to the others, to the least ratio of speeds for each kind of object.

@@ -17,6 +17,7 @@ from load_tests.proof.fuzz_scripts import asked, script, valid
 from load_tests.proof.part import Outcome, Plan
 
 _CASES, _SHORT_CASES = 100_000, 1_000
+_ORACLE = "load_tests.pynetdicom_listener"
 _ORACLE_CASES, _SHORT_ORACLE_CASES = 2_000, 20
 _AT_ONCE = 8
 _WARM_SHARE = 0.2  # of the cases: until then caches fill
@@ -72,7 +73,7 @@ def fuzz(plan: Plan) -> Outcome:
 def attack(folder: Path, seed: int, count: int, say: Callable[[str], None]) -> Judged:
     """So many associations at our listener."""
     campaign, warm = Campaign(), int(count * _WARM_SHARE)
-    with FuzzedListener(folder, "streaming") as listener:
+    with FuzzedListener(folder) as listener:
         idle = _settled(listener, campaign, seed, warm)
         for batch in _batches(warm, count):
             run(listener, campaign, seed, batch)
@@ -132,7 +133,7 @@ def _judged(listener: FuzzedListener, campaign: Campaign, before: Size, after: S
 
 def compare(folder: Path, seed: int, count: int) -> Judged:
     """Valid associations at both listeners, one after the other: where do statuses, their order or what is kept differ?"""
-    with FuzzedListener(folder / "streaming", "streaming") as ours, FuzzedListener(folder / "pynetdicom", "pynetdicom") as oracle:
+    with FuzzedListener(folder / "ours") as ours, FuzzedListener(folder / "oracle", _ORACLE) as oracle:
         listeners = (ours, oracle)
         answers = [[_valid(listener, seed, number) for listener in listeners] for number in range(count)]
         for listener in listeners:

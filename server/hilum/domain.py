@@ -749,7 +749,10 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class AssociationRecord:
-    """Who sent what, what was refused and what the sender should change. A row for each refusal on the wire, by STOW-RS, too."""
+    """Who sent what, what was refused and what the sender should change; of STOW-RS requests, too.
+
+    `count`: so many of a kind, on which nothing was stored, from the same sender within a minute; `ended_at` is the last one's.
+    """
 
     started_at: float
     ended_at: float
@@ -762,6 +765,7 @@ class AssociationRecord:
     refused: int
     advice: str | None
     own_documents: int = 0
+    count: int = 1
 
 
 @dataclass(frozen=True, slots=True)

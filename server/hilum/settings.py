@@ -184,6 +184,11 @@ class Receive(_Section):
     maximum_associations: int = Field(
         50, ge=1, le=4096, description="Simultaneous associations of all processes together; one more is rejected (2,3,2)."
     )
+    maximum_associations_of_address: int | None = Field(
+        None,
+        ge=1,
+        description="Of them those from one address to one process, so that one machine leaves room for the others; default: no limit.",
+    )
     sop_classes: tuple[SopClass, ...] = Field(
         tuple(IMAGE_SOP_CLASSES), min_length=1, description="SOP Classes of images that are taken; contexts of another one are answered 3."
     )
@@ -192,11 +197,6 @@ class Receive(_Section):
         min_length=1,
         description="Transfer Syntaxes of images, in order of preference: of those that a context proposes the first in this order is "
         "accepted; one that proposes none of them is answered 4. Uncompressed first costs least here, and most on the network.",
-    )
-    listener: Literal["streaming", "pynetdicom"] = Field(
-        "streaming",
-        description="Who receives after the negotiation. streaming: our loop, from the socket to the file; pynetdicom: that library alone, "
-        "with the same answers at several times the cost.",
     )
     write_out_bytes: int = Field(
         1 << 20,
@@ -1177,6 +1177,8 @@ def _nearest(name: str, known: list[str]) -> str:
 
 
 def _unknown(place: tuple[str, ...], known: list[str]) -> str:
+    if place == ("receive", "listener"):
+        return "unknown setting; leave it out, there is one listener"
     if place in _MOVED:
         return f"unknown setting; say it in [senders.<CALLING_AE_TITLE>], as {_MOVED[place]}"
     return f"unknown setting{_nearest(place[-1], known)}"

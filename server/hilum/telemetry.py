@@ -35,7 +35,13 @@ INSTANCES_REFUSED = Counter(
 )
 RECEIVED_BYTES = Counter("hilum_received_bytes_total", "Bytes of data sets made durable.")
 ASSOCIATIONS = Counter(
-    "hilum_associations_total", "Associations by outcome; too_slow: aborted for receive.minimum_bytes_per_second.", ["outcome"]
+    "hilum_associations_total",
+    "Associations by outcome; too_slow: aborted for receive.minimum_bytes_per_second; dropped: a connection that asked for none.",
+    ["outcome"],
+)
+ASSOCIATION_ROWS_LOST = Counter(
+    "hilum_association_rows_lost_total",
+    "Associations that no row tells of, because the ledger did not take it while there was room to wait.",
 )
 ASSOCIATIONS_OPEN = Gauge("hilum_associations_open", "Associations open now.", multiprocess_mode="livesum")
 RECEIVE_SECONDS = Histogram("hilum_receive_seconds", "First byte of a data set to its C-STORE response.", buckets=_STAGE_BUCKETS)

@@ -6,6 +6,7 @@ import json
 import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -285,6 +286,22 @@ def test_over_tls_both_sides_are_who_they_say(house: House) -> None:
         assert scu.next_report().committed == kept
 
 
+def test_over_tls_the_association_of_the_request_carries_objects_requests_and_reports(tmp_path: Path, nobody: CommitmentScu) -> None:
+    authority = Authority(tmp_path / "certificates")
+    own, trust = authority.identity("hilum", "IP:127.0.0.1"), ssl.create_default_context(cafile=str(authority.file))
+    files = {"tls_port": 2762, "tls_certificate_file": own.certificate, "tls_key_file": own.key}
+    study = images(14)
+    with ListenerProcess(make_settings(tmp_path / "state", commitment_wait_seconds=0.0, **files)) as listener:
+        classes = {str(image.SOPClassUID) for image in study}
+        with nobody.associated(listener.tls_port, *classes, tls=trust) as assoc:
+            for image in study:
+                assert assoc.send_c_store(image).Status == 0
+                pair = (str(image.SOPClassUID), str(image.SOPInstanceUID))
+                assert ask(assoc, action_information(generate_uid(), [pair])) == 0
+                report = nobody.next_report()
+                assert (report.committed, report.is_same_association) == ([pair], True)
+
+
 def test_orthanc_asks_and_takes_the_report(house: House) -> None:
     assert house.orthanc is not None
     with house.orthanc as pacs:
@@ -302,39 +319,3 @@ def test_orthanc_asks_and_takes_the_report(house: House) -> None:
 def answered(pacs: Orthanc, path: str) -> dict[str, Any] | None:
     found = dict(pacs.get(path))
     return None if found["Status"] == "Pending" else found
-
-
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    """As `house`, with pynetdicom to the end."""
-    (port,) = free_ports(1)
-    folder = tmp_path_factory.mktemp("plain")
-    settings = with_address(make_settings(folder / "state", listener="pynetdicom", commitment_wait_seconds=0.0), MODALITY=port)
-    with ListenerProcess(settings) as listener, Dispatcher(settings) as dispatcher:
-        yield House(listener, dispatcher, {"MODALITY": port})
-
-
-def test_pynetdicom_to_the_end_reports_over_the_association_of_the_request(plain: House, nobody: CommitmentScu) -> None:
-    """Objects, a request, its report and more objects on one association: it has one loop for all of them."""
-    first, second = images(21)
-    absent = (DX, generate_uid())
-    with nobody.associated(plain.listener.port, *{str(image.SOPClassUID) for image in (first, second)}) as assoc:
-        for image in (first, second):
-            assert assoc.send_c_store(image).Status == 0
-            pair = (str(image.SOPClassUID), str(image.SOPInstanceUID))
-            assert ask(assoc, action_information(generate_uid(), [pair, absent])) == 0
-            report = nobody.next_report()
-            assert (report.event_type, report.committed, report.failed) == (2, [pair], {absent: 0x0112})
-            assert report.is_same_association
-
-
-def test_pynetdicom_to_the_end_keeps_a_request_over_a_kill(plain: House) -> None:
-    kept, transaction_uid = store(plain.listener.port, images(22)), generate_uid()
-    with CommitmentScu("MODALITY") as asking:  # on another port
-        assert asking.ask(plain.listener.port, transaction_uid, kept) == 0
-        plain.listener.kill()
-    with plain.scu("MODALITY") as scu:
-        report = scu.next_report()
-        assert (report.event_type, report.committed, report.is_same_association) == (1, kept, False)
-        assert ended(plain.listener, transaction_uid)["state"] == "reported"
-    plain.listener.start()

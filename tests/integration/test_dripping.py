@@ -36,13 +36,12 @@ DRIPPED = {
 }
 
 
-@pytest.fixture(scope="module", params=["compiled", "in Python", "pynetdicom"])
+@pytest.fixture(scope="module", params=["compiled", "in Python"])
 def listener(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ListenerProcess]:
     if request.param == "compiled" and compiled.loaded()[0] is None:
         missing(compiled.loaded()[1])
-    way = "pynetdicom" if request.param == "pynetdicom" else "streaming"
     folder, limits = tmp_path_factory.mktemp("dripping"), {"network_timeout_seconds": TIMEOUT_SECONDS, "minimum_bytes_per_second": MINIMUM}
-    settings = make_settings(folder / "state", listener=way, **limits)
+    settings = make_settings(folder / "state", **limits)
     with ListenerProcess(settings, library=NOT_COMPILED if request.param == "in Python" else None) as running:
         yield running
 
@@ -74,8 +73,6 @@ def require_cut(listener: ListenerProcess, calling: str) -> None:
 
 @pytest.mark.parametrize("name", DRIPPED)
 def test_a_sender_that_drips_is_aborted_and_leaves_nothing(listener: ListenerProcess, name: str) -> None:
-    if listener.settings.receive.listener == "pynetdicom" and not name.startswith("fragments"):
-        pytest.skip("pynetdicom gives each PDU one time-out as a whole, and so cuts who drips inside one")
     at_once, dripped = DRIPPED[name]
     calling = f"DRIPS{list(DRIPPED).index(name)}"
     with Wire(listener.port, calling=calling) as wire:
@@ -99,11 +96,10 @@ def test_a_slow_sender_and_one_that_only_asks_are_served(listener: ListenerProce
     assert [row_of(listener, calling)["outcome"] for calling in ("SLOW", "ASKS")] == ["released", "released"]
 
 
-@pytest.mark.parametrize("way", ["streaming", "pynetdicom"])
-def test_over_tls_too(tmp_path: Path, way: str) -> None:
+def test_over_tls_too(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "certificates")
     own = authority.identity("hilum", "IP:127.0.0.1")
-    tls = {"tls_port": 2762, "tls_certificate_file": own.certificate, "tls_key_file": own.key, "listener": way}
+    tls = {"tls_port": 2762, "tls_certificate_file": own.certificate, "tls_key_file": own.key}
     settings = make_settings(tmp_path / "state", network_timeout_seconds=TIMEOUT_SECONDS, minimum_bytes_per_second=MINIMUM, **tls)
     trust = ssl.create_default_context(cafile=str(authority.file))
     with ListenerProcess(settings) as running, socket.create_connection(("127.0.0.1", running.tls_port), timeout=30) as plain:

@@ -32,9 +32,9 @@ from tests.support.waiting import wait_for
 from tests.support.wire import CANCEL_RQ, ECHO_RQ, RELEASE, Wire, command, message, pdu, pdv, store
 
 
-@pytest.fixture(scope="module", params=["streaming", "pynetdicom"])
-def listener(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ListenerProcess]:
-    with ListenerProcess(make_settings(tmp_path_factory.mktemp("clients") / "state", listener=request.param)) as running:
+@pytest.fixture(scope="module")
+def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenerProcess]:
+    with ListenerProcess(make_settings(tmp_path_factory.mktemp("clients") / "state")) as running:
         yield running
 
 

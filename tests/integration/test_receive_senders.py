@@ -43,10 +43,10 @@ SENDERS = {
 }
 
 
-@pytest.fixture(scope="module", params=["streaming", "pynetdicom"])
-def listener(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ListenerProcess]:
+@pytest.fixture(scope="module")
+def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenerProcess]:
     state = tmp_path_factory.mktemp("senders") / "state"
-    settings = make_settings(state, SENDERS, listener=request.param, ae_titles=("HILUM", "ER"), calling_ae_titles=("ANYBODY",))
+    settings = make_settings(state, SENDERS, ae_titles=("HILUM", "ER"), calling_ae_titles=("ANYBODY",))
     with ListenerProcess(settings) as running:
         yield running
 

@@ -41,11 +41,11 @@ def listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
     """The loop with what is compiled, the loop in Python alone, and pynetdicom."""
     folder = tmp_path_factory.mktemp("listeners")
 
-    def made(kind: str, library: Path | None = None) -> ListenerProcess:
-        state = folder / f"{kind}-{library is None}"
-        return ListenerProcess(make_settings(state, listener=kind, maximum_object_bytes=MAXIMUM_OBJECT_BYTES), library=library)
+    def made(name: str, library: Path | None = None, *, is_oracle: bool = False) -> ListenerProcess:
+        settings = make_settings(folder / name, maximum_object_bytes=MAXIMUM_OBJECT_BYTES)
+        return ListenerProcess(settings, library=library, is_oracle=is_oracle)
 
-    with made("streaming") as streaming, made("streaming", NOT_COMPILED) as plain, made("pynetdicom") as slow:
+    with made("compiled") as streaming, made("plain", NOT_COMPILED) as plain, made("oracle", is_oracle=True) as slow:
         yield streaming, plain, slow
 
 

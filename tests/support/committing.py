@@ -88,14 +88,14 @@ class CommitmentScu:
         return next(self._statuses, 0), None
 
     @contextmanager
-    def associated(self, port: int, *also: str) -> Iterator[Association]:
+    def associated(self, port: int, *also: str, tls: ssl.SSLContext | None = None) -> Iterator[Association]:
         """An association for storage commitment, and for these classes."""
         ae = AE(self.ae_title)
         for sop_class in (PUSH_MODEL, *also):
             ae.add_requested_context(sop_class, "1.2.840.10008.1.2.1")
         ae.acse_timeout = ae.dimse_timeout = ae.network_timeout = 30
         handlers = [(evt.EVT_N_EVENT_REPORT, self._take, [True])]
-        assoc = ae.associate("127.0.0.1", port, ae_title="HILUM", evt_handlers=handlers)
+        assoc = ae.associate("127.0.0.1", port, ae_title="HILUM", evt_handlers=handlers, tls_args=tls and (tls, "127.0.0.1"))
         assert assoc.is_established
         try:
             yield assoc

@@ -30,7 +30,7 @@ from hilum.store.migrate import migrate
 _ROOT = Path(__file__).resolve().parents[2]
 PROCESS = "listener-1"
 NOT_COMPILED = Path("/nowhere/transfer.so")
-_LIBRARY = "HILUM_TEST_TRANSFER_LIBRARY"
+_LIBRARY, _ORACLE = "HILUM_TEST_TRANSFER_LIBRARY", "HILUM_TEST_ORACLE"
 
 
 def make_settings(state: Path, senders: dict[str, Any] | None = None, **receive: Any) -> Settings:
@@ -55,9 +55,12 @@ def _migrated_ledger() -> Path:
 class ListenerProcess:
     """`serve_listener` in a child process, alive inside a `with` block."""
 
-    def __init__(self, settings: Settings, *, library: Path | None = None) -> None:
-        """`library`: instead of transfer.so; NOT_COMPILED: as where nobody could compile it."""
-        self.settings, self._library = settings, library
+    def __init__(self, settings: Settings, *, library: Path | None = None, is_oracle: bool = False) -> None:
+        """`library`: instead of transfer.so; NOT_COMPILED: as where nobody could compile it. `is_oracle`: pynetdicom instead of ours."""
+        self.settings = settings
+        self._added = {_LIBRARY: str(library)} if library is not None else {}
+        if is_oracle:
+            self._added[_ORACLE] = "1"
         self.archive = Archive(settings.archive_dir)
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = int(self.socket.getsockname()[1])
@@ -73,7 +76,7 @@ class ListenerProcess:
         """One more child of this name on the same socket; the caller ends it."""
         sockets = [each.fileno() for each in (self.socket, self.tls_socket) if each is not None]
         command = [sys.executable, "-m", "tests.support.listening", process, *map(str, sockets)]
-        environment = os.environ if self._library is None else {**os.environ, _LIBRARY: str(self._library)}
+        environment = {**os.environ, **self._added}
         with self.log.open("ab") as log:
             child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_ROOT, pass_fds=sockets, env=environment)
         assert child.stdin is not None
@@ -148,6 +151,11 @@ def main(process: str, descriptor: int, tls_descriptor: int | None = None) -> No
     ledger = Ledger(settings.ledger_url)
     archive = open_inbox(settings, process)
     tls = None if tls_descriptor is None else socket.socket(fileno=tls_descriptor)
+    if os.environ.get(_ORACLE):
+        from load_tests.pynetdicom_listener import serve_oracle
+
+        serve_oracle(settings, socket.socket(fileno=descriptor), ledger, archive, stop)
+        return
     serve_listener(settings, socket.socket(fileno=descriptor), ledger, archive, stop, tls)
     assert "torch" not in sys.modules
 

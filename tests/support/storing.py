@@ -17,6 +17,7 @@ from pydicom.uid import DigitalXRayImageStorageForPresentation, ExplicitVRLittle
 
 from hilum.receive.file_meta import FileMeta
 from hilum.settings import Settings, restore
+from tests.support.taking import StoreRequest, store
 
 _ROOT = Path(__file__).resolve().parents[2]
 # Where the child dies while it handles the second of two objects, and how many objects a scan then finds.
@@ -87,11 +88,9 @@ def store_until_killed(settings: Settings, boundary: str, order: str) -> list[st
 
 def main(boundary: str, order: str) -> None:
     """The child."""
-    from hilum.receive import arriving
     from hilum.receive.indexer import Indexer
     from hilum.receive.indexing import open_inbox
     from hilum.receive.intake import Intake
-    from hilum.receive.store_command import StoreRequest
     from hilum.store import naming
     from hilum.store.ledger import Ledger
 
@@ -104,7 +103,7 @@ def main(boundary: str, order: str) -> None:
         if number == 1:
             _arm(boundary)
         request = StoreRequest(meta(uid), DigitalXRayImageStorageForPresentation, memoryview(data_set(uid)))
-        arriving.store(request, intake.begin)
+        store(request, intake.begin)
         os.write(1, f"{uid}\n".encode())
     indexer.start()
     indexer.stop(30)

@@ -81,7 +81,7 @@ def message(command_bytes: bytes, data_set: bytes | None = None, *, context: int
 class Wire:
     """One connection, with an association asked for; `answer`: the type and content of the PDU that came back.
 
-    `behind`: sent in one piece with the request, before there can be an answer.
+    `behind`: sent in one piece with the request, before there can be an answer. `source`: our address.
     """
 
     def __init__(
@@ -92,8 +92,9 @@ class Wire:
         contexts: Sequence[tuple[str, str]] = ((DX, ExplicitVRLittleEndian), (VERIFICATION, "1.2.840.10008.1.2")),
         maximum_pdu_bytes: int = 0,
         behind: bytes = b"",
+        source: str = "127.0.0.1",
     ) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=30, source_address=(source, 0))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket.sendall(association_request(calling, contexts, maximum_pdu_bytes) + behind)
         self.answer = self.next_pdu()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -162,7 +161,7 @@ def test_requests_that_list_instances_are_bounded_too(name: str) -> None:
         with pytest.raises(CannotUnderstand):
             read_note(meta("1.2.3.4"), bomb.content)
         with pytest.raises(CommitmentRefused):
-            read_information(BytesIO(bomb.content), ExplicitVRLittleEndian)
+            read_information(bomb.content, ExplicitVRLittleEndian)
 
     assert calls_of(read) < 20 * _MOST_CALLS
 

@@ -18,8 +18,9 @@ import pytest
 from pydicom.uid import DigitalXRayImageStorageForPresentation
 
 from hilum.domain import Instance, Lane
-from hilum.receive import arriving, file_meta, indexer, only_copies
+from hilum.receive import file_meta, indexer, only_copies
 from hilum.receive.account_book import AccountBook
+from hilum.receive.arriving import Arriving
 from hilum.receive.census import Census, Seat
 from hilum.receive.commitment_desk import Desk
 from hilum.receive.custody import Custody
@@ -28,12 +29,12 @@ from hilum.receive.door import Door
 from hilum.receive.indexer import Indexer, index
 from hilum.receive.indexing import indexing
 from hilum.receive.intake import Intake
+from hilum.receive.pending_connections import PendingConnections
 from hilum.receive.policy import Policy
 from hilum.receive.reception import Maker, Reception
 from hilum.receive.refusals import CannotUnderstand, DataSetDoesNotMatch, OutOfResources, SopClassNotNegotiated
 from hilum.receive.routing import arrival_of
 from hilum.receive.scan import recover
-from hilum.receive.store_command import StoreRequest
 from hilum.settings import Receive, Sender, Settings
 from hilum.store.archive import Archive
 from hilum.store.decisions import CannotResolve
@@ -43,6 +44,7 @@ from hilum.supervisor.housekeeping import Housekeeper
 from hilum.wiring.deciding import open_decisions
 from tests.support.listening import data_set_of, make_settings, unindexed
 from tests.support.storing import data_set, element, meta
+from tests.support.taking import StoreRequest, store
 from tests.support.waiting import wait_for
 
 DX = str(DigitalXRayImageStorageForPresentation)
@@ -63,7 +65,7 @@ class House:
 
     def put(self, encoded: bytes, uid: str) -> Path:
         """A durable file that waits for its row."""
-        arriving.store(request(encoded, uid), self.intake().begin)
+        store(request(encoded, uid), self.intake().begin)
         return max(self.archive.unindexed(), key=lambda file: file.stat().st_mtime_ns)
 
     def desk(self) -> Desk:
@@ -423,7 +425,7 @@ def test_one_object_that_the_ledger_refuses_is_quarantined_alone(house: House) -
 def test_the_thread_indexes_and_drains_at_the_end(house: House) -> None:
     house.indexer.start()
     for number in range(300):
-        arriving.store(request(data_set(f"1.2.{number}"), f"1.2.{number}"), house.intake().begin)
+        store(request(data_set(f"1.2.{number}"), f"1.2.{number}"), house.intake().begin)
     house.indexer.stop(60)
     assert house.rows("SELECT count(*) FROM instance") == [(300,)]
     assert not list(unindexed(house.archive))
@@ -433,10 +435,10 @@ def test_the_thread_indexes_and_drains_at_the_end(house: House) -> None:
 def test_images_that_come_while_others_do_get_their_rows_together(house: House) -> None:
     """What is under way ends the wait no sooner than it comes, and what was refused is waited for no more."""
     intake = house.intake()
-    with contextlib.closing(arriving.Arriving(request(data_set("1.2.9"), "1.2.9").command, intake.begin)) as another:
+    with contextlib.closing(Arriving(request(data_set("1.2.9"), "1.2.9").command, intake.begin)) as another:
         another.write([memoryview(data_set("1.2.9", pixels=bytes(100_000)))])
         assert len(house.indexer.under_way) == 1
-        arriving.store(request(data_set("1.2.3"), "1.2.3"), intake.begin)
+        store(request(data_set("1.2.3"), "1.2.3"), intake.begin)
         assert len(house.indexer.under_way) == 1
     assert not house.indexer.under_way
     house.indexer.start()
@@ -448,7 +450,7 @@ def test_an_image_that_comes_slowly_holds_up_no_other(house: House) -> None:
     house.indexer.under_way.add(object())  # and never ends
     house.indexer.start()
     for uid in ("1.2.3", "1.2.4"):
-        arriving.store(request(data_set(uid), uid), house.intake().begin)
+        store(request(data_set(uid), uid), house.intake().begin)
         wait_for(lambda uid=uid: (uid,) in house.rows("SELECT sop_instance_uid FROM instance"))
     house.indexer.stop(20)
     assert house.indexer.failure is None
@@ -458,10 +460,10 @@ def test_a_ledger_that_is_away_loses_nothing_and_is_waited_for(house: House) -> 
     indexer = Indexer(house.settings, house.ledger, house.archive, patience_seconds=0)
     house.execute("ALTER TABLE instance RENAME TO away")
     indexer.start()
-    arriving.store(request(data_set("1.2.3"), "1.2.3"), house.intake(indexer).begin)
+    store(request(data_set("1.2.3"), "1.2.3"), house.intake(indexer).begin)
     wait_for(lambda: indexer.is_overloaded)
     with pytest.raises(OutOfResources, match="ledger is not available"):
-        arriving.store(request(data_set("1.2.4"), "1.2.4"), house.intake(indexer).begin)
+        store(request(data_set("1.2.4"), "1.2.4"), house.intake(indexer).begin)
     assert len(list(unindexed(house.archive))) == 1
     house.execute("ALTER TABLE away RENAME TO instance")
     wait_for(lambda: not indexer.is_overloaded)
@@ -480,7 +482,7 @@ def test_an_archive_that_does_not_answer_while_the_ledger_is_away_is_waited_for(
         return look(path, *more, **named)  # type: ignore[arg-type]
 
     indexer = Indexer(house.settings, house.ledger, house.archive, patience_seconds=0)
-    arriving.store(request(data_set("1.2.3"), "1.2.3"), house.intake(indexer).begin)
+    store(request(data_set("1.2.3"), "1.2.3"), house.intake(indexer).begin)
     house.execute("ALTER TABLE instance RENAME TO away")
     monkeypatch.setattr(os, "stat", fail)
     monkeypatch.setattr(os, "lstat", fail)
@@ -496,7 +498,7 @@ def test_a_ledger_that_does_not_answer_is_away_before_the_try_has_ended(house: H
     indexer = Indexer(house.settings, house.ledger, house.archive, patience_seconds=0)
     with sqlite3.connect(house.settings.site.state_dir / "ledger.sqlite") as other:
         other.execute("BEGIN IMMEDIATE")  # a try waits 30 s for it
-        arriving.store(request(data_set("1.2.3"), "1.2.3"), house.intake(indexer).begin)
+        store(request(data_set("1.2.3"), "1.2.3"), house.intake(indexer).begin)
         indexer.start()
         wait_for(lambda: indexer.is_overloaded, 20)
     wait_for(lambda: not indexer.is_overloaded)
@@ -505,7 +507,7 @@ def test_a_ledger_that_does_not_answer_is_away_before_the_try_has_ended(house: H
 
 def test_a_ledger_that_stays_away_does_not_hold_up_the_end(house: House) -> None:
     house.execute("ALTER TABLE instance RENAME TO away")
-    arriving.store(request(data_set("1.2.3"), "1.2.3"), house.intake().begin)
+    store(request(data_set("1.2.3"), "1.2.3"), house.intake().begin)
     house.indexer.start()
     house.indexer.stop(20)
     assert len(list(unindexed(house.archive))) == 1
@@ -517,26 +519,26 @@ def test_a_long_queue_refuses_more(house: House) -> None:
     indexer = Indexer(house.settings, house.ledger, house.archive, maximum_backlog=2)
     intake = house.intake(indexer)
     for number in range(2):
-        arriving.store(request(data_set(f"1.2.{number}"), f"1.2.{number}"), intake.begin)
+        store(request(data_set(f"1.2.{number}"), f"1.2.{number}"), intake.begin)
     with pytest.raises(OutOfResources, match="send again later"):
-        arriving.store(request(data_set("1.2.9"), "1.2.9"), intake.begin)
+        store(request(data_set("1.2.9"), "1.2.9"), intake.begin)
     indexer.start()
     wait_for(lambda: not indexer.is_overloaded)
-    arriving.store(request(data_set("1.2.9"), "1.2.9"), intake.begin)
+    store(request(data_set("1.2.9"), "1.2.9"), intake.begin)
     indexer.stop(20)
     assert house.rows("SELECT count(*) FROM instance") == [(3,)]
 
 
 def test_a_reserve_larger_than_the_disk_refuses_before_writing(house: House) -> None:
     with pytest.raises(OutOfResources, match="nearly full"):
-        arriving.store(request(data_set("1.2.3"), "1.2.3"), house.intake(reserve_bytes=1 << 60).begin)
+        store(request(data_set("1.2.3"), "1.2.3"), house.intake(reserve_bytes=1 << 60).begin)
     assert house.files() == set()
 
 
 def test_an_object_beyond_the_limit_is_refused(house: House) -> None:
     large = data_set("1.2.3", pixels=bytes(1 << 20))
     with pytest.raises(OutOfResources, match="limit of 1 MiB"):
-        arriving.store(request(large, "1.2.3"), house.intake(maximum_object_bytes=1 << 20).begin)
+        store(request(large, "1.2.3"), house.intake(maximum_object_bytes=1 << 20).begin)
     assert house.files() == set()
 
 
@@ -557,14 +559,8 @@ def test_what_cannot_be_indexed_is_refused_before_it_is_written(
     house: House, encoded: bytes, uid: str, context: str, expected: type[Exception]
 ) -> None:
     with pytest.raises(expected):
-        arriving.store(request(encoded, uid, context), house.intake().begin)
+        store(request(encoded, uid, context), house.intake().begin)
     assert house.files() == set()
-
-
-class Someone:
-    """An association, as the door sees it."""
-
-    is_open = True
 
 
 def test_the_limit_of_a_sender_holds_for_all_processes_together(house: House) -> None:
@@ -572,17 +568,17 @@ def test_the_limit_of_a_sender_holds_for_all_processes_together(house: House) ->
     policy = Policy(receive, {"ROUTER": Sender(maximum_associations=2)})
     reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy)
     book, desk = AccountBook(house.ledger), house.desk()
-    first, second = (Door(receive, policy, reception, book, desk, seat=Seat(census, index)) for index in range(2))
-    inside = Someone()
+    first, second = (Door(receive, policy, reception, book, desk, PendingConnections(9), seat=Seat(census, index)) for index in range(2))
+    inside = object()
     assert first.admit(inside, "HILUM", "ROUTER") is None
-    assert second.admit(Someone(), "HILUM", "ROUTER ") is None
+    assert second.admit(object(), "HILUM", "ROUTER ") is None
     for door in (first, second):
-        rejected = door.admit(Someone(), "HILUM", "ROUTER")
+        rejected = door.admit(object(), "HILUM", "ROUTER")
         assert rejected is not None
         assert rejected.reason == "limit_of_sender_exceeded"
-        assert door.admit(Someone(), "HILUM", "CR1") is None
+        assert door.admit(object(), "HILUM", "CR1") is None
     first.leave(inside)
-    assert second.admit(Someone(), "HILUM", "ROUTER") is None
+    assert second.admit(object(), "HILUM", "ROUTER") is None
 
 
 def count(census_fd: int, may_end: Event, holds: Event) -> None:
@@ -598,7 +594,10 @@ def test_who_leaves_does_not_change_what_another_process_counts(house: House) ->
     receive, census, may_end, holds = Receive(), Census(2), fork.Event(), fork.Event()
     policy = Policy(receive, {})
     reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy)
-    door, inside = Door(receive, policy, reception, AccountBook(house.ledger), house.desk(), seat=Seat(census, 0)), Someone()
+    door, inside = (
+        Door(receive, policy, reception, AccountBook(house.ledger), house.desk(), PendingConnections(9), seat=Seat(census, 0)),
+        object(),
+    )
     assert door.admit(inside, "HILUM", "CR1") is None
     other, leaving = (
         fork.Process(target=count, args=(census.descriptor, may_end, holds)),
@@ -622,14 +621,14 @@ def test_the_door_counts_those_who_are_inside(house: House) -> None:
     receive = Receive(maximum_associations=1)
     policy = Policy(receive, {})
     reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy)
-    door = Door(receive, policy, reception, AccountBook(house.ledger), house.desk())
-    first, second = Someone(), Someone()
+    door = Door(receive, policy, reception, AccountBook(house.ledger), house.desk(), PendingConnections(9))
+    first, second = object(), object()
     assert door.admit(first, "HILUM", "A") is None
     rejected = door.admit(second, "HILUM", "B")
     assert rejected is not None
     assert rejected.diagnostic == 2
-    first.is_open = False
+    door.leave(first)
     assert door.admit(second, "HILUM", "B") is None
     door.leave(second)
     door.leave(second)
-    assert door.admit(Someone(), "HILUM", "C") is None
+    assert door.admit(object(), "HILUM", "C") is None

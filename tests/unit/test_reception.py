@@ -21,12 +21,12 @@ from hilum.receive.intake import Intake
 from hilum.receive.policy import Policy
 from hilum.receive.reception import Maker, Reception
 from hilum.receive.refusals import DataSetDoesNotMatch, NotForUs, OutOfResources, SopClassNotNegotiated, answer
-from hilum.receive.store_command import StoreRequest
 from hilum.receive.taking import Taken
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 from tests.support.listening import make_settings
 from tests.support.storing import element, uid_element
+from tests.support.taking import StoreRequest, store
 
 SR = "1.2.840.10008.5.1.4.1.1.88.34"
 MAKER = Maker("Hilum project", "5e71a1")
@@ -75,8 +75,8 @@ def _even(text: str) -> bytes:
 
 def test_what_says_that_we_made_it_needs_no_ledger(house: House) -> None:
     house.take_ledger_away()
-    assert house.reception.store(request(SR)) is Taken.OWN_DOCUMENT
-    assert house.reception.store(request(SecondaryCaptureImageStorage)) is Taken.OWN_DOCUMENT
+    assert store(request(SR), house.reception.taker) is Taken.OWN_DOCUMENT
+    assert store(request(SecondaryCaptureImageStorage), house.reception.taker) is Taken.OWN_DOCUMENT
     assert not list(house.archive.unindexed())
 
 
@@ -85,25 +85,25 @@ def test_without_the_ledger_nobody_knows_whether_a_changed_report_is_ours_so_it_
     house.take_ledger_away()
     for sop_class in (SR, SecondaryCaptureImageStorage):
         with pytest.raises(OutOfResources) as caught:
-            house.reception.store(request(sop_class, maker=other))
+            store(request(sop_class, maker=other), house.reception.taker)
         assert answer(caught.value).status == 0xA700
     with pytest.raises(NotForUs):
-        house.reception.store(request(SR, uid="1.2.840.1", maker=other))
+        store(request(SR, uid="1.2.840.1", maker=other), house.reception.taker)
 
 
 def test_a_sender_of_one_class_may_send_no_other_whatever_way_it_comes(house: House) -> None:
     dx = DigitalXRayImageStorageForPresentation
     with pytest.raises(SopClassNotNegotiated, match=r"not in senders\.CR1\.sop_classes"):
-        house.reception.store(request(dx, maker=Maker("", ""), calling="CR1"))
-    assert house.reception.store(request(dx, maker=Maker("", ""))) is Taken.IMAGE
-    assert house.reception.store(request(ComputedRadiographyImageStorage, "1.2.9", Maker("", ""), calling="CR1")) is Taken.IMAGE
+        store(request(dx, maker=Maker("", ""), calling="CR1"), house.reception.taker)
+    assert store(request(dx, maker=Maker("", "")), house.reception.taker) is Taken.IMAGE
+    assert store(request(ComputedRadiographyImageStorage, "1.2.9", Maker("", ""), calling="CR1"), house.reception.taker) is Taken.IMAGE
 
 
 def test_a_class_that_is_never_taken_is_named_with_what_to_send(house: House) -> None:
     mammography = DigitalMammographyXRayImageStorageForPresentation
     for calling, said in (("PACS", "Send CR, DX or SC images; SOP Class is Digital Mammography X-Ray"), ("CR1", "not in senders.CR1.sop_")):
         with pytest.raises(SopClassNotNegotiated) as caught:
-            house.reception.store(request(mammography, maker=Maker("", ""), calling=calling))
+            store(request(mammography, maker=Maker("", ""), calling=calling), house.reception.taker)
         assert said in answer(caught.value).comment
     assert caught.value.advice.endswith("For Presentation. Send Computed Radiography Image Storage only")
 
@@ -111,18 +111,18 @@ def test_a_class_that_is_never_taken_is_named_with_what_to_send(house: House) ->
 @pytest.mark.parametrize("maker", [Maker("Hilum project", ""), Maker("", "5e71a1"), Maker("Hilum project", "5e71a2")])
 def test_another_installation_is_somebody_else(house: House, maker: Maker) -> None:
     with pytest.raises(NotForUs) as caught:
-        house.reception.store(request(SR, maker=maker))
+        store(request(SR, maker=maker), house.reception.taker)
     assert answer(caught.value).status == 0x0122
     assert len(answer(caught.value).comment) == len(caught.value.comment)
-    assert house.reception.store(request(SecondaryCaptureImageStorage, maker=maker)) is Taken.IMAGE
+    assert store(request(SecondaryCaptureImageStorage, maker=maker), house.reception.taker) is Taken.IMAGE
 
 
 def test_a_report_under_a_wrong_command_is_refused_as_an_image_is(house: House) -> None:
     with pytest.raises(SopClassNotNegotiated):
-        house.reception.store(request(SR, context=SecondaryCaptureImageStorage))
+        store(request(SR, context=SecondaryCaptureImageStorage), house.reception.taker)
     wrong = request(SR)
     with pytest.raises(DataSetDoesNotMatch):
-        house.reception.store(StoreRequest(FileMeta(SR, "2.25.78", ExplicitVRLittleEndian, "PACS", "HILUM"), SR, wrong.data_set))
+        store(StoreRequest(FileMeta(SR, "2.25.78", ExplicitVRLittleEndian, "PACS", "HILUM"), SR, wrong.data_set), house.reception.taker)
 
 
 @pytest.mark.parametrize("address", ["", "10.0.0.7", "fd00::5", "10.0.0.71"])

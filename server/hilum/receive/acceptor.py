@@ -1,254 +1,231 @@
-"""Our side of one association, from the request to its row in the ledger.
-
-Handlers of notification events run inside pynetdicom, which swallows their exceptions; so they are few lines that cannot fail.
-"""
+"""The acceptor of PS3.8: one connection, from its first byte to the row of its association."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import ssl
+import struct
 import time
-
-from pynetdicom import evt
-from pynetdicom.association import Association
-from pynetdicom.events import Event
-from pynetdicom.pdu import A_ABORT_RQ, A_ASSOCIATE_AC, P_DATA_TF
-from pynetdicom.pdu_primitives import A_ABORT, A_ASSOCIATE
-from pynetdicom.presentation import build_context
+from typing import Final
 
 from hilum import telemetry, tracing
-from hilum.dimse import pdu
+from hilum.dimse import command_set, pdu
 from hilum.receive import policy
-from hilum.receive.account import TOO_SLOW, Account, printable
-from hilum.receive.advice import NotAccepted, advise
+from hilum.receive.account import NOT_DICOM, TOO_MANY_CONNECTIONS, TOO_SLOW, Account, Unheard, printable
+from hilum.receive.advice import advise
 from hilum.receive.commitment import Commitment
 from hilum.receive.door import Door
 from hilum.receive.dripping import Dripping
-from hilum.receive.handover import Handover
-from hilum.receive.prompt_answer import PromptAnswer
-from hilum.receive.storage import Storage
-from hilum.receive.streamed_association import StreamedAssociation
+from hilum.receive.first_pdu import read_first_pdu
+from hilum.receive.negotiation import Acceptance, AssociateRequest, accept, decode_request
+from hilum.receive.policy import Rejection
 from hilum.receive.streamed_storage import StreamedStorage
-from hilum.receive.streaming.protocol import Reason
-from hilum.receive.tls import certificate_names, shut_down
+from hilum.receive.streaming.connection import say_last
+from hilum.receive.streaming.loop import End, Loop
+from hilum.receive.streaming.outgoing import Outgoing
+from hilum.receive.streaming.protocol import ProtocolError
+from hilum.receive.streaming.provider import Provider
+from hilum.receive.terms import STORAGE_COMMITMENT
+from hilum.receive.tls import HandshakeFailed, ServerTls, begin_tls, certificate_names, shake_hands, shut_down
 
 _log = telemetry.logger("receive")
 
-_CLOSE_SECONDS = 2.0  # a peer closes its connection this soon after release, rejection or abort, or we do
-_LOOK_SECONDS, _ESTABLISHED_LOOK_SECONDS = 0.25, 1.0
+_LAST_WORD_BYTES: Final = 4096  # a buffer for what a peer sends after the end
 
 
 class Acceptor:
-    """One association. `assoc` is pynetdicom's; its thread has not started yet."""
+    """`run` is its thread; the rest may be called from any."""
 
-    def __init__(self, assoc: Association, peer_address: str, door: Door) -> None:
-        self.assoc = assoc
-        self._door = door
+    def __init__(self, sock: socket.socket, peer_address: str, door: Door, certificates: ServerTls | None = None) -> None:
+        self._sock, self._door, self._certificates = sock, door, certificates
         shown = tracing.Association("association") if tracing.is_on() else None
-        self._account = Account(peer_address, started_at=time.time(), shown=shown)
-        self._storage = Storage(assoc, self._account, door.reception, door.settings.maximum_object_bytes)
-        self._commitment = Commitment(assoc, self._account, door.desk, lambda: self._storage.is_busy)
-        self._handover = Handover(assoc, is_wanted=door.is_streaming)
-        self._streamed: StreamedAssociation | None = None
+        self.account = Account(peer_address, started_at=time.time(), shown=shown)
         self._dripping = Dripping(door.settings)
-        self._terms = door.policy.terms("")
-        self._is_closed = False
-        for event, handler in (
-            (evt.EVT_REQUESTED, self._requested),
-            (evt.EVT_ESTABLISHED, self._established),
-            (evt.EVT_PDU_RECV, self._storage.pdu_received),
-            (evt.EVT_PDU_SENT, self._pdu_sent),
-            (evt.EVT_DIMSE_RECV, self._storage.message_received),
-            (evt.EVT_DIMSE_RECV, self._commitment.message_received),
-            (evt.EVT_C_STORE, self._storage.store),
-            (evt.EVT_N_ACTION, self._commitment.requested),
-            (evt.EVT_ACSE_RECV, self._acse_received),
-            (evt.EVT_CONN_CLOSE, self._connection_closed),
-        ):
-            assoc.bind(event, handler)
-        PromptAnswer(assoc)
+        self._loop: Loop | None = None
+        self._outgoing: Outgoing | None = None
 
-    def _requested(self, _event: Event) -> None:
-        self._account.is_requested = True
+    def run(self) -> None:
+        """Until the connection is closed."""
+        last = b""
         try:
-            self._judge(self.assoc.requestor.primitive)
-        except Exception:  # noqa: BLE001 - pynetdicom would swallow it, and accept what it supports by itself from anybody
-            _log.exception("request_not_judged")
-            self._reject(policy.FAILED)
-
-    def _judge(self, request: A_ASSOCIATE) -> None:
-        """Reject or abort, or say what is supported and let pynetdicom negotiate."""
-        account = self._account
-        called, calling = str(request.called_ae_title), str(request.calling_ae_title)
-        account.called_ae_title, account.calling_ae_title = printable(called), printable(calling)
-        self._terms = self._door.policy.terms(calling)
-        names = certificate_names(self._socket)
-        if (rejection := self._door.admit(self, called, calling, account.peer_address, names)) is not None:
-            self._reject(rejection)
-            return
-        contexts = request.presentation_context_definition_list
-        if not all(context.abstract_syntax and context.transfer_syntax for context in contexts):  # PS3.8 9.3.2.2; pynetdicom dies of it
-            self._abort_by_provider()
-            self.assoc.kill()
-            return
-        proposed = [context.abstract_syntax for context in contexts]
-        # Only what this peer asks for: pynetdicom compares, and would copy, every context that we support.
-        self.assoc.acceptor.supported_contexts = [
-            build_context(abstract, list(syntaxes)) for abstract, syntaxes in policy.supported(proposed, self._terms).items()
-        ]
-
-    def _reject(self, rejection: policy.Rejection) -> None:
-        self._account.rejection = rejection
-        self.assoc.acse.send_reject(rejection.result, rejection.source, rejection.diagnostic)
-        self.assoc.kill()
-
-    def _established(self, _event: Event) -> None:
-        self._account.is_established = True
-        telemetry.ASSOCIATIONS_OPEN.inc()
-        accepted = frozenset(context.abstract_syntax for context in self.assoc.accepted_contexts)
-        self._account.accepted = accepted
-        refused = tuple(
-            NotAccepted(context.abstract_syntax, is_known=context.result == 4)
-            for context in self.assoc.rejected_contexts
-            if context.abstract_syntax not in accepted
-        )
-        self._account.not_accepted, self._account.advice_on_contexts = refused, advise(refused, self._terms)
-        if (sock := self._handover.take_over()) is not None:
-            provider = StreamedStorage(self._account, self._door.reception)
-            self._streamed = StreamedAssociation(self.assoc, sock, provider, self._door.closing)
-            self._streamed.run(self._account)
-
-    def _acse_received(self, event: Event) -> None:
-        if isinstance(event.primitive, A_ABORT):
-            self._account.abort_reason = "aborted_by_peer"
-
-    def _pdu_sent(self, event: Event) -> None:
-        if isinstance(event.pdu, A_ASSOCIATE_AC):
-            self._handover.accepted()
-        elif isinstance(event.pdu, A_ABORT_RQ):
-            self._handover.failed()
-            self._account.is_nonsense = not self._account.is_requested
-            # PS3.8 9.3.8: source 2 is the provider, which has seen something that must not be; ours is a time-out or the end.
-            self._account.abort_reason = self._account.abort_reason or ("protocol_error" if event.pdu.source == 2 else "aborted_here")
-        elif isinstance(event.pdu, P_DATA_TF) and self._door.closing.is_set():
-            # The response to the request in progress is out; the next one would have no time.
-            self._account.abort_reason = "shutdown"
-            self.assoc.abort(block=False)
-
-    def _connection_closed(self, _event: Event) -> None:
-        self._is_closed = True
-        self._handover.failed()
-        if not self._account.is_requested:
-            # Else the association's thread waits out the whole time-out for a request that cannot come.
-            self.assoc.dul.to_user_queue.put(None)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether it is established, or may yet be."""
-        return self.assoc.is_established or not (self._account.is_established or self._is_over)
-
-    @property
-    def _is_over(self) -> bool:
-        is_ended = self.assoc.is_released or self.assoc.is_aborted or self.assoc.is_rejected
-        return is_ended or self._is_closed or self._is_late
-
-    @property
-    def _is_late(self) -> bool:
-        """Whether the request should have come by now; one that stops in its middle holds pynetdicom's own time-out up."""
-        return not self._account.is_requested and time.time() - self._account.started_at > self._door.settings.acse_timeout_seconds
-
-    def attend(self) -> None:
-        """Wait for the end of the association, cut off a peer that does not close, and hand its row on."""
-        over_since: float | None = None
-        while self.assoc.is_alive():
-            self.assoc.join(_ESTABLISHED_LOOK_SECONDS if self.assoc.is_established else _LOOK_SECONDS)
-            if self._is_unreadable:
-                self._abort_unreadable()
-            if self.assoc.is_established and self._is_dripping:
-                self._abort_dripping()
-            if self._is_over:
-                over_since = over_since or time.monotonic()
-                self._make_end(time.monotonic() - over_since)
-        try:
-            self._door.leave(self)
+            last = self._converse()
+        except HandshakeFailed as failure:
+            self._handshake_failed(failure)
+        except OSError:  # the peer is gone, or was dropped
+            pass
         finally:
+            self._end(last)
+
+    def _converse(self) -> bytes:
+        """The last word to the peer. Raises HandshakeFailed, OSError."""
+        seconds = self._door.settings.acse_timeout_seconds
+        if self._certificates is not None:
+            self._sock = secured = begin_tls(self._sock, self._certificates.context())
+            shake_hands(secured, seconds)
+        answer = self._answer(seconds)
+        return self._associate(answer) if isinstance(answer, Acceptance) else answer
+
+    def _answer(self, seconds: float) -> Acceptance | bytes:
+        """The answer to the request, or the last word; nothing is kept of the request. Raises OSError."""
+        try:
+            return self._judge(decode_request(read_first_pdu(self._sock, seconds)))
+        except ProtocolError as problem:
+            self.account.unheard = NOT_DICOM
+            return pdu.provider_abort(problem.reason)
+        except TimeoutError:
+            self.account.unheard = _silent(seconds)
+            return b""
+
+    def _judge(self, request: AssociateRequest) -> Acceptance | bytes:
+        self._note(request)
+        try:
+            if (rejection := _of_another_version(request) or self._admission(request)) is not None:
+                return self._reject(rejection)
+            return self._negotiate(request)
+        except ProtocolError as problem:
+            self.account.abort_reason = End.PROTOCOL_ERROR.value
+            return pdu.provider_abort(problem.reason)
+        except Exception:  # noqa: BLE001 - the sender may come back, and the others are served
+            _log.exception("request_not_judged")
+            return self._reject(policy.FAILED)
+
+    def _admission(self, request: AssociateRequest) -> Rejection | None:
+        titles = request.called_ae_title, request.calling_ae_title
+        return self._door.admit(self, *titles, self.account.peer_address, certificate_names(self._sock))
+
+    def _note(self, request: AssociateRequest) -> None:
+        self.account.is_requested = True
+        self.account.called_ae_title = printable(request.called_ae_title)
+        self.account.calling_ae_title = printable(request.calling_ae_title)
+
+    def _reject(self, rejection: Rejection) -> bytes:
+        self.account.rejection = rejection
+        return pdu.rejection(rejection.result, rejection.source, rejection.diagnostic)
+
+    def _negotiate(self, request: AssociateRequest) -> Acceptance:
+        terms = self._door.policy.terms(request.calling_ae_title)
+        acceptance = accept(request, policy.supported(request.abstract_syntaxes, terms), self._door.settings.maximum_pdu_bytes)
+        self.account.accepted = frozenset(context.sop_class_uid for context in acceptance.contexts.values())
+        self.account.not_accepted = acceptance.not_accepted
+        self.account.advice_on_contexts = advise(acceptance.not_accepted, terms)
+        return acceptance
+
+    def _associate(self, acceptance: Acceptance) -> bytes:
+        """Serve the association until it is over. Raises OSError before it is established."""
+        self._door.pending.leave(self, self.account.peer_address)
+        self._sock.settimeout(self._door.settings.acse_timeout_seconds)
+        self._sock.sendall(acceptance.encoded)
+        _limit_silence(self._sock, self._door.settings.network_timeout_seconds)
+        self.account.is_established = True
+        telemetry.ASSOCIATIONS_OPEN.inc()
+        loop = self._make_loop(acceptance)
+        try:
+            self._loop = loop
+            self.account.abort_reason = self._served(loop).value
+            return loop.last
+        finally:
+            telemetry.ASSOCIATIONS_OPEN.dec()
+            loop.close()
+
+    def _make_loop(self, acceptance: Acceptance) -> Loop:
+        providers: dict[int, Provider] = {command_set.C_STORE_RQ: StreamedStorage(self.account, self._door.reception)}
+        if STORAGE_COMMITMENT in self.account.accepted:
+            self._outgoing = Outgoing(self._door.settings.network_timeout_seconds)
+            providers[command_set.N_ACTION_RQ] = Commitment(
+                self.account, self._door.desk, self._outgoing, acceptance.contexts, acceptance.maximum_pdu_bytes
+            )
+        return Loop(
+            self._sock,
+            acceptance.contexts,
+            providers,
+            self._door.closing,
+            maximum_pdu_bytes=acceptance.maximum_pdu_bytes,
+            outgoing=self._outgoing,
+        )
+
+    def _served(self, loop: Loop) -> End:
+        try:
+            return loop.run()
+        except Exception:  # noqa: BLE001 - a bug in it ends this association only
+            _log.exception("association_failed")
+            return End.PROTOCOL_ERROR
+        finally:
+            if self._outgoing is not None:
+                self._outgoing.close()
+
+    def _handshake_failed(self, failure: HandshakeFailed) -> None:
+        """A connection that said nothing, as health checks make them, has no row."""
+        if failure.advice is not None and self.account.unheard is None:
+            self.account.unheard = Unheard("tls_failed", None, failure.advice)
+
+    def _end(self, last: bytes) -> None:
+        """Free the place and hand the row on before the peer hears the last word."""
+        with contextlib.ExitStack() as ending:
+            ending.callback(self._door.pending.leave, self, self.account.peer_address)
+            ending.callback(self._sock.close)
+            self._door.leave(self)
             self._write_row()
+            if self.account.is_established:
+                self._door.pending.enter(self, self.account.peer_address)
+            say_last(self._sock, last, memoryview(bytearray(_LAST_WORD_BYTES)))
 
-    @property
-    def _is_unreadable(self) -> bool:
-        """Whether the thread that reads has died of the request, as pynetdicom's does of an even Presentation Context ID."""
-        is_ended = self._account.is_requested or self._account.is_nonsense or self._is_closed
-        return not is_ended and self.assoc.dul.ident is not None and not self.assoc.dul.is_alive()
-
-    def _abort_unreadable(self) -> None:
-        self._account.is_nonsense = True
-        self._abort_by_provider()
-        self._is_closed = True
-        self.assoc.dul.to_user_queue.put(None)
-
-    @property
-    def _is_dripping(self) -> bool:
-        receiver = self._streamed or self._storage
-        sock = self._socket
-        return sock is not None and self._dripping.is_found(sock, receiver.whole_messages)
-
-    def _abort_dripping(self) -> None:
-        self._account.slowness_advice = self._dripping.advice
-        if self._streamed is not None:
-            self._streamed.give_up()
+    def _write_row(self) -> None:
+        account = self.account
+        if (outcome := account.outcome(is_released=account.abort_reason == End.RELEASED)) is None:
             return
-        self._account.abort_reason = TOO_SLOW
-        if type(self._socket) is socket.socket:  # under TLS another thread reads, and nobody may write beside it
-            self._say(pdu.user_abort())
+        if account.is_too_slow:
+            _log.warning("sender_too_slow", advice="GET /api/v1/associations names it; receive.minimum_bytes_per_second is the limit")
+        telemetry.ASSOCIATIONS.labels(outcome=TOO_SLOW if account.is_too_slow else outcome).inc()
+        account.show(outcome)
+        self._door.accounts.put(account.record(outcome, time.time()))
+
+    def look(self) -> None:
+        """From time to time: abort a peer that drips."""
+        if (loop := self._loop) is not None and self._dripping.is_found(self._sock, loop.whole_messages):
+            self.account.slowness_advice = self._dripping.advice
+            loop.give_up()
+
+    def drop(self) -> None:
+        """It has no association, and others need its place."""
+        if not self.account.is_requested:
+            self.account.unheard = TOO_MANY_CONNECTIONS
         self.cut()
-
-    def _abort_by_provider(self) -> None:
-        """Past pynetdicom, which says of every abort before the acceptance that it is the user's (PS3.8 9.3.8)."""
-        self._account.abort_reason = "protocol_error"
-        self.assoc.is_aborted = True
-        self._say(pdu.provider_abort(Reason.INVALID_PARAMETER))
-        self.cut()
-
-    def _say(self, last: bytes) -> None:
-        """Past pynetdicom."""
-        if (sock := self._socket) is not None:
-            with contextlib.suppress(OSError):
-                sock.sendall(last)
-
-    @property
-    def _socket(self) -> socket.socket | None:
-        wrapped = self.assoc.dul.socket
-        return None if wrapped is None else wrapped.socket
-
-    def _make_end(self, seconds: float) -> None:
-        if self._is_closed:
-            self.assoc.kill()
-        elif seconds > _CLOSE_SECONDS:
-            self.cut()
 
     def close_if_idle(self) -> None:
         """At the end of the process: abort between two messages, never inside one."""
-        if not self._account.is_requested:
+        if self._loop is not None:
+            self._loop.wake_if_idle()
+        elif not self.account.is_requested:
             self.cut()
-        elif self._streamed is not None:
-            self._streamed.wake_if_idle()
-        elif self.assoc.is_established and not self._storage.is_busy:
-            self._account.abort_reason = "shutdown"
-            self.assoc.abort(block=False)
 
     def cut(self) -> None:
-        """Close the connection hard; pynetdicom's threads notice."""
-        if (sock := self._socket) is not None:
-            with contextlib.suppress(OSError):
-                shut_down(sock, socket.SHUT_RDWR)
+        """End the connection hard; its thread notices."""
+        with contextlib.suppress(OSError):
+            shut_down(self._sock, socket.SHUT_RDWR)
 
-    def _write_row(self) -> None:
-        if self._account.is_established:
-            telemetry.ASSOCIATIONS_OPEN.dec()
-        if (outcome := self._account.outcome(is_released=self.assoc.is_released)) is None:
-            return
-        if self._account.is_too_slow:
-            _log.warning("sender_too_slow", advice="GET /api/v1/associations names it; receive.minimum_bytes_per_second is the limit")
-        telemetry.ASSOCIATIONS.labels(outcome=TOO_SLOW if self._account.is_too_slow else outcome).inc()
-        self._account.show(outcome)
-        self._door.accounts.put(self._account.record(outcome, time.time()))
+
+def _silent(seconds: float) -> Unheard:
+    advice = f"It asked for no association within {seconds:g} s (receive.acse_timeout_seconds): see what connects from there."
+    return Unheard("dropped", "no_request", advice)
+
+
+def _of_another_version(request: AssociateRequest) -> Rejection | None:
+    """PS3.8 9.3.2: version 1 is bit 0, the only one that is tested."""
+    if request.protocol_version & 1:
+        return None
+    return Rejection(1, 2, 2, "protocol_version_not_supported", "It speaks another version of the DICOM upper layer: correct the sender.")
+
+
+def _limit_silence(sock: socket.socket, seconds: float) -> None:
+    """Set the kernel's time-outs, which hold for compiled code, too.
+
+    Under TLS they are Python's: with the kernel's, OpenSSL would only ask again.
+    """
+    if isinstance(sock, ssl.SSLSocket):
+        sock.settimeout(seconds)
+        return
+    sock.settimeout(None)
+    limit = struct.pack("ll", max(1, int(seconds)), 0)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)

@@ -12,10 +12,27 @@ from hilum.receive.refusals import Answer
 from hilum.receive.taking import NOTE_NOT_PERMITTED, Taken
 from hilum.receive.terms import STORAGE_SOP_CLASSES
 
-_NOT_DICOM = "It sent something that is not an A-ASSOCIATE-RQ. Check that the sender speaks DICOM to this port, without TLS."
-
 _DETAIL_LENGTH = 400
 TOO_SLOW = "too_slow"
+
+
+@dataclass(frozen=True, slots=True)
+class Unheard:
+    """A connection that ended before there was a request for an association: what its row says."""
+
+    outcome: str
+    reason: str | None
+    advice: str
+
+
+NOT_DICOM = Unheard(
+    "not_dicom", None, "It sent something that is not an A-ASSOCIATE-RQ. Check that the sender speaks DICOM to this port, without TLS."
+)
+TOO_MANY_CONNECTIONS = Unheard(
+    "dropped",
+    "too_many_connections",
+    "It asked for nothing while newer connections came, most of them from its own address: see what connects from there.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +53,7 @@ class Account:
     called_ae_title: str = ""
     is_requested: bool = False
     is_established: bool = False
-    is_nonsense: bool = False
-    handshake_advice: str | None = None  # the TLS handshake failed, and nothing else happened
+    unheard: Unheard | None = None
     rejection: Rejection | None = None
     accepted: frozenset[str] = frozenset()
     not_accepted: tuple[NotAccepted, ...] = ()
@@ -62,7 +78,7 @@ class Account:
     def outcome(self, *, is_released: bool) -> str | None:
         """How it ended. None: a connection that asked for nothing, as the health check of a load balancer makes them."""
         if not self.is_requested:
-            return "not_dicom" if self.is_nonsense else None
+            return None if self.unheard is None else self.unheard.outcome
         if self.rejection is not None:
             return "rejected"
         return "released" if is_released else "aborted"
@@ -90,8 +106,8 @@ class Account:
         )
 
     def _reason(self, outcome: str) -> str | None:
-        if self.rejection is not None:
-            return self.rejection.reason
+        if (ended := self.unheard or self.rejection) is not None:
+            return ended.reason
         if self.http_problem is not None:
             return f"http_{self.http_problem.status}"
         if (refusal := self.last_refusal or self.commitment_refusal) is not None:
@@ -104,12 +120,8 @@ class Account:
         return Taken.NOTE_NOT_PERMITTED.value if self.has_note_not_permitted else None
 
     def _advice(self) -> str | None:
-        if self.handshake_advice is not None:
-            return self.handshake_advice
-        if self.rejection is not None:
-            return self.rejection.advice
-        if self.is_nonsense and not self.is_requested:
-            return _NOT_DICOM
+        if (ended := self.unheard or self.rejection) is not None:
+            return ended.advice
         parts = [self.advice_on_contexts]
         if (problem := self.http_problem) is not None:
             parts.append(f"STOW-RS answered {problem.status}: {_plain(problem.detail)}")

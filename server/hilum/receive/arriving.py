@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 
 from hilum.receive.beginning import Beginning
 from hilum.receive.header import Header
-from hilum.receive.store_command import StoreCommand, StoreRequest
+from hilum.receive.store_command import StoreCommand
 from hilum.receive.streaming.provider import Unread
 from hilum.receive.taking import Taken, Taker
 from hilum.receive.terms import KEY_OBJECT_SELECTION
@@ -62,10 +61,3 @@ class Arriving:
         """Once, at the end."""
         if self._taker is not None:
             self._taker.close()
-
-
-def store(request: StoreRequest, taker_of: TakerOf) -> Taken:
-    """The same with a data set that is there as a whole."""
-    with contextlib.closing(Arriving(request.command, taker_of)) as arriving:
-        arriving.write([request.data_set])
-        return arriving.commit()

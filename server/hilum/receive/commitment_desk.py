@@ -33,8 +33,8 @@ class Asker(Protocol):
     def is_open(self) -> bool:
         """Whether a report may still go over it."""
 
-    def report(self, transaction_uid: str, verdict: CommitmentVerdict) -> Advance:
-        """Return when the asker has answered. Raises Retry or Refused."""
+    def report(self, transaction_uid: str, verdict: CommitmentVerdict, seconds: float) -> Advance:
+        """Return when the asker has answered; it is given so many seconds. Raises Retry or Refused."""
 
 
 class Desk:
@@ -43,7 +43,8 @@ class Desk:
     def __init__(self, settings: Settings, ledger: Ledger, custody: Custody, owner: str) -> None:
         self._addresses = {title.strip() for title in settings.commitment}
         self._ledger, self._custody = ledger, custody
-        self._holder = Holder(owner, custody.wait_seconds + settings.receive.dimse_timeout_seconds + _GRACE_SECONDS)
+        self._answer_seconds = settings.receive.dimse_timeout_seconds
+        self._holder = Holder(owner, custody.wait_seconds + self._answer_seconds + _GRACE_SECONDS)
         self._places = threading.BoundedSemaphore(_MAXIMUM_REPORTING)
 
     def take(self, request: CommitmentRequest, asker: Asker) -> None:
@@ -81,7 +82,7 @@ class Desk:
 
     def _decide(self, job: CommitmentJob, asker: Asker) -> Advance:
         try:
-            return asker.report(job.request.transaction_uid, self._verdict(job, asker))
+            return asker.report(job.request.transaction_uid, self._verdict(job, asker), self._answer_seconds)
         except Refused as error:
             return dead(error)
         except Retry as error:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
-from pynetdicom.dimse_primitives import N_EVENT_REPORT
 
 from hilum import telemetry
+from hilum.dimse import command_set
 from hilum.domain import Advance, CommitmentJob, CommitmentState, CommitmentVerdict, SopReference
 from hilum.errors import Refused, Retry
 from hilum.receive.commitment_request import WELL_KNOWN_INSTANCE
@@ -44,13 +44,18 @@ def _item(reference: SopReference, reason: int | None = None) -> Dataset:
     return item
 
 
-def command_of(event_type: int, message_id: int) -> N_EVENT_REPORT:
-    """N-EVENT-REPORT-RQ without its data set."""
-    command = N_EVENT_REPORT()
-    command.MessageID = message_id
-    command.AffectedSOPClassUID, command.AffectedSOPInstanceUID = STORAGE_COMMITMENT, WELL_KNOWN_INSTANCE
-    command.EventTypeID = event_type
-    return command
+def command_of(event_type: int, message_id: int) -> bytes:
+    """The command set of an N-EVENT-REPORT-RQ, whose data set follows (PS3.7 10.3.1.1)."""
+    return command_set.encode(
+        {
+            command_set.AFFECTED_SOP_CLASS_UID: command_set.uid(STORAGE_COMMITMENT),
+            command_set.COMMAND_FIELD: command_set.us(command_set.N_EVENT_REPORT_RQ),
+            command_set.MESSAGE_ID: command_set.us(message_id),
+            command_set.COMMAND_DATA_SET_TYPE: command_set.us(command_set.HAS_DATA_SET),
+            command_set.AFFECTED_SOP_INSTANCE_UID: command_set.uid(WELL_KNOWN_INSTANCE),
+            command_set.EVENT_TYPE_ID: command_set.us(event_type),
+        }
+    )
 
 
 def answered(status: int | None, verdict: CommitmentVerdict) -> Advance:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import threading
 import zlib
 from collections.abc import Iterator
 from io import BytesIO
@@ -11,15 +12,19 @@ from pydicom.dataset import Dataset
 from pydicom.uid import UID
 from pynetdicom.dsutils import decode
 
+from hilum.dimse import command_set
 from hilum.domain import SopReference
 from hilum.receive.header import is_uid
 from hilum.receive.refusals import COMMENT_LENGTH, Answer
+from hilum.receive.streaming.command import Command
 from hilum.receive.terms import STORAGE_COMMITMENT
 from hilum_preprocessing.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 
 WELL_KNOWN_INSTANCE = "1.2.840.10008.1.20.1.1"  # PS3.4 J.3.5
 REQUEST_STORAGE_COMMITMENT = 1  # the one action type, PS3.4 Table J.3-1
-MAXIMUM_BYTES = 16 << 20  # some hundred thousand references
+MAXIMUM_BYTES = 4 << 20  # some thirty thousand references
+_decoding = threading.Lock()
+"""One request at a time becomes objects, which take many times its bytes."""
 
 # Statuses, PS3.7 10.1.4.1.10.
 NO_SUCH_INSTANCE, INVALID_ARGUMENT, NO_SUCH_CLASS = 0x0112, 0x0115, 0x0118
@@ -49,28 +54,30 @@ class CommitmentRefused(Exception):
         self.answer = Answer(status, comment[:COMMENT_LENGTH])
 
 
-def require_command(sop_class_uid: str, sop_instance_uid: str, action_type: int | None) -> None:
-    """Raises CommitmentRefused for a command that does not ask for storage commitment; what is missing is empty or None."""
-    if sop_class_uid != STORAGE_COMMITMENT:
+def require_command(command: Command) -> None:
+    """Raises CommitmentRefused for one that does not ask for storage commitment."""
+    if command.sop_class_uid != STORAGE_COMMITMENT:
         raise CommitmentRefused(NO_SUCH_CLASS, "Requested SOP Class UID is not Storage Commitment Push Model")
-    if sop_instance_uid != WELL_KNOWN_INSTANCE:
+    if command.sop_instance_uid != WELL_KNOWN_INSTANCE:
         raise CommitmentRefused(NO_SUCH_INSTANCE, f"Requested SOP Instance UID must be {WELL_KNOWN_INSTANCE}")
-    if action_type != REQUEST_STORAGE_COMMITMENT:
+    if command.number(command_set.ACTION_TYPE_ID) != REQUEST_STORAGE_COMMITMENT:
         raise CommitmentRefused(NO_SUCH_ACTION, "Action Type ID must be 1, Request Storage Commitment")
 
 
-def read_information(encoded: BytesIO | None, transfer_syntax_uid: str) -> tuple[str, tuple[SopReference, ...]]:
+def read_information(encoded: bytes, transfer_syntax_uid: str) -> tuple[str, tuple[SopReference, ...]]:
     """Transaction UID and what is referenced, each once, of an Action Information. Raises CommitmentRefused."""
-    if encoded is None or not (size := encoded.getbuffer().nbytes):
+    if not encoded:
         raise CommitmentRefused(INVALID_ARGUMENT, "Action Information is missing")
-    if size > MAXIMUM_BYTES:
+    if len(encoded) > MAXIMUM_BYTES:
         raise CommitmentRefused(RESOURCE_LIMITATION, f"More than {MAXIMUM_BYTES >> 20} MiB: ask in several requests")
     syntax = UID(transfer_syntax_uid)
     try:
         order = "<" if syntax.is_little_endian else ">"
-        require_bounded(encoded.getvalue(), is_implicit=syntax.is_implicit_VR, order=order, most=MAXIMUM_LISTED)
-        information = decode(encoded, syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated)
-        transaction_uid, references = str(information.get("TransactionUID") or ""), tuple(_references(information))
+        require_bounded(encoded, is_implicit=syntax.is_implicit_VR, order=order, most=MAXIMUM_LISTED)
+        with _decoding:
+            information = decode(BytesIO(encoded), syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated)
+            transaction_uid, references = str(information.get("TransactionUID") or ""), tuple(_references(information))
+            del information
     except TooComplex:
         raise CommitmentRefused(RESOURCE_LIMITATION, "Too many references, or deeper than they lie: ask in several requests") from None
     except _NOT_A_DATA_SET:

@@ -29,23 +29,33 @@ FAILED: Final = Rejection(*LATER, "internal_error", "The receiver could not judg
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Associations that are open in all processes: of everybody, and of them those with this Calling AE Title."""
+    """Associations that are open. `of_address` is of this process, the others are of all processes."""
 
     everybody: int = 0
     of_sender: int = 0
+    of_address: int = 0
 
 
 class Policy:
     """Made once from the settings; asked by any number of threads."""
 
     def __init__(self, receive: Receive, senders: Mapping[str, Sender]) -> None:
-        self._maximum = receive.maximum_associations
+        self._maximum, self._maximum_of_address = receive.maximum_associations, receive.maximum_associations_of_address
         self._callers = frozenset(title.strip() for title in (*receive.calling_ae_titles, *senders)) if receive.calling_ae_titles else None
         self._terms = TermsTable(receive, senders)
+        everybody = (self._terms.for_all, *self._terms.by_sender.values())
+        self._of_each_range = tuple({terms.peers: terms for terms in everybody}.values())
 
     def terms(self, calling_ae_title: str) -> Terms:
         """What holds for this sender."""
         return self._terms.of(calling_ae_title)
+
+    def stranger(self, peer_address: str) -> Rejection | None:
+        """Why an association from this address is rejected whatever its AE Titles are, or None."""
+        if any(terms.is_near(peer_address) for terms in self._of_each_range):
+            return None
+        advice = "This address is not in receive.peers, nor in peers of a section of senders: send from one that is, or add it there."
+        return Rejection(1, 1, 1, "peer_address_not_allowed", advice)
 
     def rejection(
         self,
@@ -84,6 +94,12 @@ class Policy:
                 f"or raise {terms.key('maximum_associations')}."
             )
             return Rejection(*LATER, "limit_of_sender_exceeded", advice)
+        if self._maximum_of_address is not None and already.of_address >= self._maximum_of_address:
+            advice = (
+                f"{already.of_address} associations from this address were open: send several images in one association, "
+                "or raise receive.maximum_associations_of_address."
+            )
+            return Rejection(*LATER, "limit_of_address_exceeded", advice)
         if already.everybody >= self._maximum:
             advice = (
                 f"{already.everybody} associations were open: send several images in one association, "

@@ -10,7 +10,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hilum import telemetry
 from hilum.domain import Rejection
-from hilum.receive import arriving
 from hilum.receive.advice import advise_on_object
 from hilum.receive.arriving import Arriving
 from hilum.receive.file_meta import FileMeta
@@ -19,7 +18,7 @@ from hilum.receive.intake import Intake
 from hilum.receive.policy import Policy
 from hilum.receive.refusals import CannotUnderstand, NotForUs, OutOfResources, SopClassNotNegotiated
 from hilum.receive.rejection_note import read_note
-from hilum.receive.store_command import StoreCommand, StoreRequest
+from hilum.receive.store_command import StoreCommand
 from hilum.receive.taking import PiecesOnly, Taken, Taker
 from hilum.receive.terms import KEY_OBJECT_SELECTION, REPORT_SOP_CLASSES
 from hilum.store.ledger import Ledger
@@ -46,10 +45,6 @@ class Reception:
     def begin(self, command: StoreCommand) -> Arriving:
         """An object that comes in piece by piece; close it. Raises Refusal."""
         return Arriving(command, self.taker)
-
-    def store(self, request: StoreRequest) -> Taken:
-        """Return when the request may be acknowledged. Raises Refusal or OSError, and then nothing of it is left."""
-        return arriving.store(request, self.taker)
 
     def taker(self, command: StoreCommand, header: Header) -> Taker:
         """Who takes an object, now that its header is known. Raises Refusal."""

@@ -49,18 +49,3 @@ class StoreCommand:
             return DataSetDoesNotMatch(f"{name} differs from the command's")
         comment = f"{name} differs from the file's {in_file}"
         return DataSetDoesNotMatch(comment, f"{comment}; correct the file, both must say the same")
-
-
-@dataclass(frozen=True, slots=True)
-class StoreRequest:
-    """A C-STORE-RQ with its data set as received."""
-
-    meta: FileMeta
-    context_sop_class_uid: str
-    data_set: memoryview
-    association: tracing.Association | None = None
-
-    @property
-    def command(self) -> StoreCommand:
-        """Without the data set."""
-        return StoreCommand(self.meta, self.context_sop_class_uid, self.association)

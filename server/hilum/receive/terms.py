@@ -21,8 +21,7 @@ REPORT_SOP_CLASSES: tuple[str, ...] = (
 )
 KEY_OBJECT_SELECTION: str = uid.KeyObjectSelectionDocumentStorage  # for rejection notes (IHE IOCM)
 VERIFICATION = "1.2.840.10008.1.1"
-STORAGE_COMMITMENT = "1.2.840.10008.1.20.1"  # Push Model (PS3.4 annex J); its associations stay with pynetdicom
-STREAMED_SOP_CLASSES = frozenset((*STORAGE_SOP_CLASSES, *REPORT_SOP_CLASSES, KEY_OBJECT_SELECTION, VERIFICATION))
+STORAGE_COMMITMENT = "1.2.840.10008.1.20.1"  # Push Model (PS3.4 annex J)
 _WITHOUT_PIXELS: tuple[str, ...] = (uid.ExplicitVRLittleEndian, uid.ImplicitVRLittleEndian, uid.ExplicitVRBigEndian)
 _NOT_IMAGES = dict.fromkeys((*REPORT_SOP_CLASSES, KEY_OBJECT_SELECTION, VERIFICATION), _WITHOUT_PIXELS)
 _COMMITMENT = {STORAGE_COMMITMENT: _WITHOUT_PIXELS}

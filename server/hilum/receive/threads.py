@@ -6,9 +6,6 @@ import contextvars
 import threading
 from collections.abc import Callable
 
-from pynetdicom.association import Association
-from pynetdicom.dul import DULServiceProvider
-
 from hilum import telemetry
 
 _log = telemetry.logger("receive")
@@ -27,8 +24,4 @@ def log_failures() -> None:
 
 
 def _log_failure(failed: threading.ExceptHookArgs) -> None:
-    if isinstance(failed.thread, DULServiceProvider | Association):
-        # pynetdicom's own, which die of some requests, and of peers that go on before they are accepted (Sta3): one association is over.
-        _log.warning("negotiation_failed", problem=failed.exc_type.__name__)
-    else:
-        _log.error("thread_failed", thread=failed.thread and failed.thread.name, exc_info=failed.exc_value)
+    _log.error("thread_failed", thread=failed.thread and failed.thread.name, exc_info=failed.exc_value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import socket
 import ssl
@@ -126,13 +127,21 @@ def _stamp(file: Path) -> tuple[int, int]:
     return status.st_ino, status.st_mtime_ns
 
 
-def shake_hands(plain: socket.socket, context: ssl.SSLContext, seconds: float) -> ssl.SSLSocket:
-    """The connection after the handshake, which takes so many seconds at most. Raises HandshakeFailed; the connection is closed then."""
-    plain.settimeout(seconds)
+def begin_tls(plain: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
+    """The connection before its handshake; `plain` is no socket any more. Raises HandshakeFailed."""
     try:
-        return context.wrap_socket(plain, server_side=True)
+        return context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
     except OSError as error:
         plain.close()
+        raise HandshakeFailed(_advice(error)) from error
+
+
+def shake_hands(connection: ssl.SSLSocket, seconds: float) -> None:
+    """Each step of the handshake takes so many seconds at most. Raises HandshakeFailed."""
+    connection.settimeout(seconds)
+    try:
+        connection.do_handshake()
+    except OSError as error:
         raise HandshakeFailed(_advice(error)) from error
 
 
@@ -166,7 +175,7 @@ def _why_unusable(error: OSError) -> str:
 
 def _advice(error: OSError) -> str | None:
     # A connection that ends unsaid is one or the other, as the patch release of Python has it.
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionResetError):
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionResetError) or error.errno == errno.ENOTCONN:
         return None
     if isinstance(error, TimeoutError):
         return "It did not finish the TLS handshake in time. Does the sender speak TLS to this port?"

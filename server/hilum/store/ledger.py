@@ -32,6 +32,7 @@ from hilum.domain import (
 )
 from hilum.store import (
     advancing,
+    association_rows,
     claiming,
     commitments,
     completing,
@@ -65,7 +66,6 @@ from hilum.store.queues import QUEUES
 from hilum.store.recording import ImageChanged, RecordOutcome
 from hilum.store.schema import (
     WORK_TABLES,
-    association,
     destination,
     document,
     installation,
@@ -193,12 +193,17 @@ class Ledger:
         with self._writes.begin() as connection:
             gone_files.take_place(connection, lost)
 
-    def record_associations(self, records: Sequence[AssociationRecord]) -> None:
-        """Who sent what, and what was refused."""
-        rows = [{name: getattr(record, name) for name in AssociationRecord.__slots__} for record in records]
+    def record_associations(
+        self, records: Sequence[AssociationRecord], counted: Sequence[tuple[int | None, AssociationRecord]] = ()
+    ) -> list[int]:
+        """Write who sent what, and what was refused. `counted`: with the id of the row, if there is one.
+
+        The ids of the rows of `counted`, in the same order.
+        """
         with self._writes.begin() as connection:
-            connection.execute(insert(association), rows)
+            row_ids = association_rows.write(connection, records, counted)
         self._sync()
+        return row_ids
 
     def reject(self, rejections: Sequence[Rejection]) -> int:
         """Take images out of results, also such as have not come yet; how many are out that were not. Their studies are due again."""

@@ -100,6 +100,7 @@ association = Table(
     Column("refused", Integer, nullable=False),
     Column("own_documents", Integer, nullable=False, server_default="0"),
     Column("advice", Text),
+    Column("count", Integer, nullable=False, server_default="1"),
 )
 
 instance = Table(

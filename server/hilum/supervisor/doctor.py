@@ -115,7 +115,6 @@ def _direct_io(settings: Settings, existing: Path) -> Check:
     except OSError as error:
         return Check("direct I/O", ok=False, detail=f"{archive}: {error.strerror}", advice="Make it a folder that this user may write to.")
     without = {
-        "receive.listener is pynetdicom": settings.receive.listener == "pynetdicom",
         f"large objects are received {receiving.loaded()[1]}": receiving.loaded()[0] is None,
         f"the file system of {archive} has no such writes": not is_taken,
     }

@@ -145,8 +145,6 @@ class StowVisit:
         account.show(outcome)
         if not (detail or account.refused or account.has_note_not_permitted):
             return
-        if outcome == "aborted":
-            log.warning("request_aborted", status=status, advice="GET /api/v1/associations names the sender, and what it should change")
         self._door.accounts.put(account.record(outcome, time.time()))
 
 

@@ -1,4 +1,4 @@
-"""The Storage SCP of an association that somebody else has negotiated: from its socket to pieces of data sets, and responses back.
+"""An association that is established: from its socket to requests and pieces of data sets, and responses back.
 
-It knows the socket, the accepted contexts and a `Provider`, and nothing of files, ledgers or pynetdicom.
+It knows the socket, the accepted contexts and a `Provider` for each kind of request, and nothing of files, ledgers or pynetdicom.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from hilum.dimse import command_set, pdu
@@ -10,6 +11,8 @@ from hilum.dimse.command_set import number, text, uid
 from hilum.receive.streaming.protocol import ProtocolError, Reason
 
 UNRECOGNISED_OPERATION = 0x0211  # PS3.7 annex C.5.12
+_AFFECTED = command_set.AFFECTED_SOP_CLASS_UID, command_set.AFFECTED_SOP_INSTANCE_UID
+_REQUESTED = command_set.REQUESTED_SOP_CLASS_UID, command_set.REQUESTED_SOP_INSTANCE_UID
 
 
 # Four elements of a response as one, in a row: which these are does not depend on the request.
@@ -17,7 +20,10 @@ _ANSWERED = struct.Struct("<" + 4 * "HHLH")
 
 
 class Command(NamedTuple):
-    """What we use of a request. What is missing is empty or None."""
+    """What we use of a command. What is missing is empty or None.
+
+    The UIDs of an N-ACTION-RQ are its Requested ones. `elements`: all there is, for what is used rarely.
+    """
 
     field: int
     message_id: int | None
@@ -25,6 +31,16 @@ class Command(NamedTuple):
     sop_class_uid: str
     sop_instance_uid: str
     priority: int | None
+    elements: Mapping[int, bytes]
+
+    @property
+    def is_response(self) -> bool:
+        """Whether it answers a request of ours."""
+        return bool(self.field & command_set.IS_RESPONSE)
+
+    def number(self, element: int) -> int | None:
+        """Value of a US element of this number."""
+        return number(self.elements.get(element))
 
 
 def decode(encoded: bytes) -> Command:
@@ -37,18 +53,20 @@ def decode(encoded: bytes) -> Command:
     data_set_type = number(values.get(command_set.COMMAND_DATA_SET_TYPE))
     if field is None or data_set_type is None:
         raise ProtocolError(Reason.INVALID_PARAMETER)
+    sop_class, sop_instance = _REQUESTED if field == command_set.N_ACTION_RQ else _AFFECTED
     return Command(
         field,
         number(values.get(command_set.MESSAGE_ID)),
         data_set_type != command_set.NO_DATA_SET,
-        text(values.get(command_set.AFFECTED_SOP_CLASS_UID)),
-        text(values.get(command_set.AFFECTED_SOP_INSTANCE_UID)),
+        text(values.get(sop_class)),
+        text(values.get(sop_instance)),
         number(values.get(command_set.PRIORITY)),
+        values,
     )
 
 
 def response(request: Command, status: int, comment: str = "") -> bytes:
-    """The response to a request with a Message ID (PS3.7 9.3.1.2, 9.3.5.2)."""
+    """The response to a request with a Message ID (PS3.7 9.3.1.2, 9.3.5.2, 10.3.5.2)."""
     answered = _ANSWERED.pack(
         *(0, command_set.COMMAND_FIELD, 2, request.field | command_set.IS_RESPONSE),
         *(0, command_set.MESSAGE_ID_BEING_RESPONDED_TO, 2, request.message_id or 0),
@@ -60,13 +78,20 @@ def response(request: Command, status: int, comment: str = "") -> bytes:
         + answered
         + command_set.element(command_set.ERROR_COMMENT, command_set.comment(comment))
         + command_set.element(command_set.AFFECTED_SOP_INSTANCE_UID, uid(request.sop_instance_uid))
+        + _action_type(request)
     )
 
 
-def p_data(context_id: int, encoded: bytes, maximum_bytes: int) -> bytes:
-    """A command set as P-DATA-TF PDUs of at most this length each (0: any), PS3.8 annex D.1."""
+def _action_type(request: Command) -> bytes:
+    if request.field != command_set.N_ACTION_RQ:
+        return b""
+    return command_set.element(command_set.ACTION_TYPE_ID, request.elements.get(command_set.ACTION_TYPE_ID, b""))
+
+
+def p_data(context_id: int, encoded: bytes, maximum_bytes: int, *, is_command: bool = True) -> bytes:
+    """A command or a data set as P-DATA-TF PDUs of at most this length each (0: any), PS3.8 annex D.1."""
     size = max(1, maximum_bytes - pdu.ITEM.size) if maximum_bytes else len(encoded)
     if len(encoded) <= size:
-        return pdu.beginning(len(encoded) + 2, context_id, pdu.IS_COMMAND | pdu.IS_LAST) + encoded
+        return pdu.beginning(len(encoded) + 2, context_id, (pdu.IS_COMMAND if is_command else 0) | pdu.IS_LAST) + encoded
     parts = (encoded[begin : begin + size] for begin in range(0, len(encoded), size))
-    return b"".join(pdu.p_data(context_id, parts, is_command=True))
+    return b"".join(pdu.p_data(context_id, parts, is_command=is_command))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
+import ssl
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +16,7 @@ from hilum.receive.streaming.provider import Fragment, Unread
 # With every association: an image of 512 by 512 pixels of 16 bits and its header. A fifth costs wake-ups, twice as much buys nothing.
 _BUFFER_BYTES = 640 << 10
 _ROOM_BYTES = 64 << 10  # a receive call for less is not worth it
+_CLOSE_SECONDS = 2.0  # a peer closes its connection this soon after the last word, or we do
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
 
@@ -54,6 +58,28 @@ class Connection:
             taken.append(self._buffer[following - size : following])
             self._start = following
         return taken
+
+    def is_readable(self, seconds: float) -> bool:
+        """Whether the next byte, or the end, is here; waits for it for so long. Raises OSError."""
+        if self._start < self._end:
+            return True
+        if isinstance(self._sock, ssl.SSLSocket):
+            return self._is_decrypted(self._sock, seconds)
+        return _has_come(self._sock, seconds)
+
+    def _is_decrypted(self, sock: ssl.SSLSocket, seconds: float) -> bool:
+        """What has come may be TLS's own, and no byte of the peer's."""
+        if not sock.pending() and not _has_come(sock, seconds):
+            return False
+        limit = sock.gettimeout()
+        sock.settimeout(0.0)
+        try:
+            self._fill()
+        except ssl.SSLWantReadError:
+            return False
+        finally:
+            sock.settimeout(limit)
+        return True
 
     @property
     def is_plain(self) -> bool:
@@ -98,16 +124,33 @@ class Connection:
             self._start = self._end = 0
         self._sock.sendall(data)
 
-    def close(self, last: bytes) -> None:
-        """Say the last word, if there is one, and wait until the peer closes: bytes that nobody reads would reset what we sent."""
-        with contextlib.suppress(OSError):
-            if last:
-                self._sock.sendall(last)
-                self._sock.shutdown(socket.SHUT_WR)
-                while self._sock.recv_into(self._buffer):
-                    pass
+    def close(self) -> None:
+        """Free the buffer; the socket stays the caller's."""
         # The last reference to the buffer; `release` closes a circle that would keep it until the garbage is collected.
         self._bytes, self._buffer, self.release = bytearray(), memoryview(b""), _nothing
+
+
+def _has_come(sock: socket.socket, seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(sock, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
+
+
+def say_last(sock: socket.socket, last: bytes, buffer: memoryview) -> None:
+    """Send the last PDU, if there is one, and wait a moment for the peer to close.
+
+    Bytes that nobody reads would reset what we sent.
+    """
+    end = time.monotonic() + _CLOSE_SECONDS
+    with contextlib.suppress(OSError):
+        if last:
+            sock.settimeout(_CLOSE_SECONDS)
+            sock.sendall(last)
+            sock.shutdown(socket.SHUT_WR)
+        while last and (left := end - time.monotonic()) > 0:
+            sock.settimeout(left)
+            if not sock.recv_into(buffer):
+                break
 
 
 def _nothing() -> None:

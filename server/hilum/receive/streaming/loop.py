@@ -11,6 +11,7 @@ from enum import StrEnum
 from hilum.dimse import pdu
 from hilum.receive.streaming.connection import Connection
 from hilum.receive.streaming.messages import Messages
+from hilum.receive.streaming.outgoing import Outgoing
 from hilum.receive.streaming.protocol import OF_OTHER_STATES, ProtocolError, Reason
 from hilum.receive.streaming.provider import Context, Fragment, Provider
 
@@ -39,20 +40,25 @@ class Loop:
         self,
         sock: socket.socket,
         contexts: Mapping[int, Context],
-        provider: Provider,
+        providers: Mapping[int, Provider],
         closing: threading.Event,
         *,
         maximum_pdu_bytes: int = 0,
+        outgoing: Outgoing | None = None,
     ) -> None:
-        """`closing`: end after the message in progress. `maximum_pdu_bytes`: what the peer takes, 0: anything."""
-        self._sock, self._closing = sock, closing
+        """`providers`: by Command Field of the request. `closing`: end after the message in progress.
+
+        `maximum_pdu_bytes`: what the peer takes, 0: anything. `outgoing`: where requests of ours come from, if there can be any.
+        """
+        self._sock, self._closing, self._outgoing = sock, closing, outgoing
         self._connection = Connection(sock)
-        self._messages = Messages(self._connection, contexts, provider, maximum_pdu_bytes)
-        self._last = b""
+        self._messages = Messages(self._connection, contexts, providers, maximum_pdu_bytes, outgoing)
+        self.last = b""
+        """What remains to be said to the peer, before its connection is closed (Sta13)."""
         self._is_given_up = False
 
     def run(self) -> End:
-        """Until the association is over; `close` comes next."""
+        """Until the association is over; `last` and `close` come next."""
         try:
             return self._receive()
         except ProtocolError as problem:
@@ -65,8 +71,8 @@ class Loop:
             self._messages.close()
 
     def close(self) -> None:
-        """Say the last word, if there is one, and wait for the peer to close the connection (Sta13). Somebody else bounds this wait."""
-        self._connection.close(self._last)
+        """Free the buffer."""
+        self._connection.close()
 
     def wake_if_idle(self) -> None:
         """From another thread, when `closing` is set: end the wait for a next message, but no message in progress."""
@@ -94,6 +100,8 @@ class Loop:
 
     def _receive(self) -> End:
         while not self._is_to_end:
+            if self._outgoing is not None and self._outgoing.is_expected and not self._messages.is_busy:
+                self._outgoing.await_peer(self._connection)
             kind, length = self._connection.unpack(pdu.HEADER)
             if kind != pdu.P_DATA_TF:
                 return self._end_of(kind, length)
@@ -132,5 +140,5 @@ class Loop:
         return self._finish(End.SHUTDOWN, pdu.user_abort()) if self._is_to_end else End.LOST
 
     def _finish(self, end: End, last: bytes) -> End:
-        self._last = last
+        self.last = last
         return end

@@ -8,18 +8,27 @@ from hilum.dimse import command_set
 from hilum.receive.streaming import command
 from hilum.receive.streaming.command import Command
 from hilum.receive.streaming.connection import Connection
+from hilum.receive.streaming.outgoing import Outgoing
 from hilum.receive.streaming.protocol import ProtocolError, Reason
 from hilum.receive.streaming.provider import Context, Fragment, Incoming, Provider
 
 _MAXIMUM_COMMAND_BYTES = 64 << 10
+_PROCESSING_FAILURE = 0x0110  # PS3.7 annex C.5.14: stands for a Status that is missing
 
 
 class Messages:
     """One message at a time: command fragments, then those of its data set, if any, then the response."""
 
-    def __init__(self, connection: Connection, contexts: Mapping[int, Context], provider: Provider, maximum_pdu_bytes: int) -> None:
-        self._connection, self._contexts, self._provider = connection, contexts, provider
-        self._maximum_pdu_bytes = maximum_pdu_bytes
+    def __init__(
+        self,
+        connection: Connection,
+        contexts: Mapping[int, Context],
+        providers: Mapping[int, Provider],
+        maximum_pdu_bytes: int,
+        outgoing: Outgoing | None,
+    ) -> None:
+        self._connection, self._contexts, self._providers = connection, contexts, providers
+        self._maximum_pdu_bytes, self._outgoing = maximum_pdu_bytes, outgoing
         self._context_id: int | None = None  # of the message in progress
         self._encoded = b""
         self._request: Command | None = None
@@ -86,13 +95,23 @@ class Messages:
             self.whole += 1
             self._forget()
             return
-        if request.message_id is None or request.field & command_set.IS_RESPONSE:
+        if request.is_response:
+            self._take_response(request)
+        elif request.message_id is None:
             raise ProtocolError(Reason.INVALID_PARAMETER)
+        elif (provider := self._providers.get(request.field)) is not None:
+            self._incoming = provider.begin(request, self._contexts[context_id])
         self._request = request
-        if request.field == command_set.C_STORE_RQ:
-            self._incoming = self._provider.begin(request, self._contexts[context_id])
         if not request.has_data_set:
             self._end(context_id)
+
+    def _take_response(self, response: Command) -> None:
+        """To a request of ours: N-EVENT-REPORT is the only one."""
+        if self._outgoing is None or response.field != command_set.N_EVENT_REPORT_RQ | command_set.IS_RESPONSE:
+            raise ProtocolError(Reason.INVALID_PARAMETER)
+        status = response.number(command_set.STATUS)
+        message_id = response.number(command_set.MESSAGE_ID_BEING_RESPONDED_TO)
+        self._outgoing.answered(message_id, _PROCESSING_FAILURE if status is None else status)
 
     def _hand_on(self) -> None:
         """Give away the pieces that were taken, before their bytes are overwritten."""
@@ -103,7 +122,7 @@ class Messages:
     def _end(self, context_id: int) -> None:
         self.whole += 1
         self._hand_on()
-        if self._request is not None:
+        if self._request is not None and not self._request.is_response:
             self._connection.send(command.p_data(context_id, self._answer(self._request), self._maximum_pdu_bytes))
         self.close()
         self._forget()

@@ -77,7 +77,7 @@ class Incoming(Protocol):
 
 
 class Provider(Protocol):
-    """The Storage SCP behind the loop."""
+    """Answers requests of one kind, C-STORE or N-ACTION."""
 
     def begin(self, command: Command, context: Context) -> Incoming:
-        """A C-STORE-RQ has come; its data set follows. Never raises for what is wrong with the command."""
+        """A request has come; its data set follows. Never raises for what is wrong with the command."""
