@@ -1,13 +1,13 @@
 """Rejection notes of several senders about one image, and conflicts about a header.
 
-Revision: 0011, after 0010. Notes that are there were taken from any sender, so they hold for all.
+Revision: 0010, after 0009. Notes that are there were taken from any sender, so they hold for all.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0011"
-down_revision = "0010"
+revision = "0010"
+down_revision = "0009"
 branch_labels = None
 depends_on = None
 

@@ -1,12 +1,12 @@
 """Named tokens for REST and pages, with a scope and an end.
 
-Revision: 0010, after 0008. One new table; no row is rewritten.
+Revision: 0009, after 0008. One new table; no row is rewritten.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0010"
+revision = "0009"
 down_revision = "0008"
 branch_labels = None
 depends_on = None

@@ -1,14 +1,14 @@
 """Promised images are marked; what a person or a correction has put aside is known by its SHA-256.
 
-Revision: 0012, after 0011. Of earlier promises of storage commitment only the sender is known: all
+Revision: 0011, after 0010. Of earlier promises of storage commitment only the sender is known: all
 images that it had sent until then count as promised.
 """
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0012"
-down_revision = "0011"
+revision = "0011"
+down_revision = "0010"
 branch_labels = None
 depends_on = None
 
