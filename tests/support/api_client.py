@@ -113,7 +113,7 @@ def open_rig(
     options = {**usual, "probe": _as_if_probed, "rollouts": RolloutVerbs(settings, rollouts, views), **options}
     audit = options.setdefault("audit", AuditLog(ledger_url, clock, look_seconds=300.0))
     tokens = AccessTokens(ledger_url, clock)
-    access = open_access(settings, views, tokens, clock)
+    access = open_access(settings, views, tokens, clock, audit)
     options = {"clock": clock, "shared_seconds": 0.0, **options}
     app = create_app(Parts(settings, views, str(folder / "metrics"), releases, access, **options), with_studies=with_studies)
     with TestClient(app, base_url="http://127.0.0.1:8640", raise_server_exceptions=False) as client:

@@ -32,6 +32,8 @@ from hilum.api.shared_answer import SharedAnswer
 from hilum.domain import Scope
 from hilum.settings import Api
 from hilum.store.access_tokens import PREFIX, digest_of
+from hilum.store.audit_log import AuditFilter
+from hilum.verbs import Verb
 from tests.support.api_client import TOKEN, Rig, open_rig, settings_for
 from tests.support.html import Strict
 
@@ -39,6 +41,7 @@ OPEN = {"/health/live", "/icon.svg", "/login", "/logout"}
 STUDY = "/api/v1/studies"
 PAUSE = "/api/v1/destinations/pacs/pause"
 ERASE = "/api/v1/erase"
+AUDIT = "/api/v1/audit"  # who looked at whom: for those who operate the server
 
 
 @pytest.fixture
@@ -74,7 +77,8 @@ def test_every_route_declares_the_scope_that_it_needs(rig: Rig) -> None:
     assert {path for (_, path), scopes in declared.items() if scopes == [Scope.ERASE]} == {ERASE}
     changing = {path for (method, path), scopes in declared.items() if method != "GET" and scopes == [Scope.READ]}
     assert changing == set(), "what changes something needs more than read"
-    assert {scope for (method, _), scopes in declared.items() for scope in scopes if method == "GET"} == {Scope.READ}
+    looks = {path: scopes for (method, path), scopes in declared.items() if method == "GET" and scopes}
+    assert {path for path, scopes in looks.items() if scopes != [Scope.READ]} == {AUDIT}
 
 
 def test_every_route_refuses_those_without_a_token(rig: Rig) -> None:
@@ -327,6 +331,31 @@ def test_while_an_address_is_locked_out_only_what_cannot_be_guessed_opens(rig: R
     assert rig.client.get(STUDY, headers=bearer(named)).status_code == 200
     assert rig.client.get("/health/live").status_code == 200
     assert rig.client.get(STUDY).status_code == 401, "no guess"
+
+
+def verbs_of(rig: Rig) -> list[tuple[Verb, str]]:
+    """Who did what, oldest first."""
+    return [(row["verb"], row["actor"]) for row in reversed(list(rig.audit.all(AuditFilter())))]
+
+
+def test_a_lock_out_is_a_row_of_the_audit_and_single_wrong_tokens_are_none(rig: Rig) -> None:
+    for number in range(guesses.MOST + 5):
+        rig.client.get(STUDY, headers=bearer(f"guess {number}"))
+    assert verbs_of(rig) == [(Verb.LOCK_OUT, "stranger")]
+
+
+def test_a_login_by_link_is_a_row_of_the_audit_and_a_spent_link_is_none(rig: Rig) -> None:
+    path = code_of(rig.access)
+    for _ in range(2):
+        rig.client.get(path)
+    assert verbs_of(rig) == [(Verb.LOGIN, "local/jane")]
+
+
+def test_who_may_only_read_does_not_read_the_audit(rig: Rig) -> None:
+    reader, operator = rig.tokens.create("reader", Scope.READ, None), rig.tokens.create("operator", Scope.OPERATE, None)
+    statuses = [rig.client.get(AUDIT, headers=bearer(token)).status_code for token in (reader, operator)]
+    assert statuses == [403, 200]
+    assert verbs_of(rig) == [(Verb.READ_AUDIT, "reader"), (Verb.READ_AUDIT, "operator")]
 
 
 def test_an_address_that_a_program_claims_is_not_believed(rig: Rig) -> None:

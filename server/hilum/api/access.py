@@ -15,18 +15,21 @@ from hilum.api.local_token import ensure_local_token
 from hilum.api.login_links import LoginLinks
 from hilum.api.sessions import Session, Sessions
 from hilum.api.tokens import Authenticator, KnownTokens, host_token, settings_token
-from hilum.domain import AccessToken
+from hilum.domain import AccessToken, Actor, Channel
 from hilum.settings import Settings
 from hilum.store.access_tokens import AccessTokens, has_form
+from hilum.store.audit_log import AuditLog
 from hilum.store.views import LedgerViews
 from hilum.telemetry import REQUESTS_NOT_ADMITTED
+from hilum.verbs import Verb
 
+STRANGER = "stranger"
 CHALLENGE = {"WWW-Authenticate": "Bearer"}
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The one set of these objects of an application."""
+    """The one set of these objects of an application. `audit`: where a lock-out becomes a row."""
 
     tokens: Authenticator
     sessions: Sessions
@@ -34,6 +37,7 @@ class Access:
     guesses: Guesses
     local: AccessToken
     cookie_name: str
+    audit: AuditLog | None = None
 
     def token_of(self, credential: Credential, address: str) -> AccessToken:
         """The valid token of a credential. Raises HTTPException 401 or 429, and Retry. Blocks.
@@ -47,11 +51,15 @@ class Access:
         if token is not None:
             return token
         if credential.secret:
-            self.guesses.note(address)
+            self._note_wrong(address)
         if locked:
             raise refusal(429, "locked_out", "Too many wrong tokens came from this address.", {"Retry-After": str(math.ceil(locked))})
         reason = "wrong_token" if credential.secret else "no_token"
         raise refusal(401, reason, "Give a valid token: Authorization: Bearer <token>. `hilum token create` makes one.", CHALLENGE)
+
+    def _note_wrong(self, address: str) -> None:
+        if self.guesses.note(address) and self.audit is not None:
+            self.audit.note(Verb.LOCK_OUT, Actor(STRANGER, Channel.REST, address))
 
     def session_of(self, cookie: str) -> tuple[Session, AccessToken] | None:
         """The session of a cookie and its token, if both are valid. Raises Retry. Blocks."""
@@ -68,7 +76,9 @@ def refusal(status: int, reason: str, detail: str, headers: dict[str, str] | Non
     return HTTPException(status, detail, headers)
 
 
-def open_access(settings: Settings, views: LedgerViews, ledger: AccessTokens, clock: Callable[[], float] = time.time) -> Access:
+def open_access(
+    settings: Settings, views: LedgerViews, ledger: AccessTokens, clock: Callable[[], float] = time.time, audit: AuditLog | None = None
+) -> Access:
     """For a web process of this host. Raises OSError where the state folder cannot be written."""
     secret = ensure_local_token(settings)
     local = host_token(secret)
@@ -80,4 +90,5 @@ def open_access(settings: Settings, views: LedgerViews, ledger: AccessTokens, cl
         guesses=Guesses(),
         local=local,
         cookie_name=f"hilum_session_{settings.api.port}",  # a browser sends cookies to every port of a host
+        audit=audit,
     )

@@ -15,7 +15,7 @@ from hilum.domain import Channel, Scope
 from hilum.store.audit_log import AuditFilter
 from hilum.verbs import Outcome, Thing, Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.READ))
+router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.OPERATE))
 
 
 class AuditRow(Answer):

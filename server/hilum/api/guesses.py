@@ -44,16 +44,17 @@ class Guesses:
         """How long this address is still locked out; 0: it is not."""
         return self._locked_seconds(source_of(address))
 
-    def note(self, address: str) -> None:
-        """A wrong token came from there."""
+    def note(self, address: str) -> bool:
+        """Count a wrong token from there; whether it is the one that locks the address out."""
         source = source_of(address)
         with self._lock:
-            self._count(self._of(source))
+            is_locking = self._count(self._of(source))
             self._unsaid[source if source in self._unsaid or len(self._unsaid) < _ADDRESSES else "others"] += 1
             if self._timer is None:
                 self._timer = threading.Timer(WINDOW_SECONDS, self.report)
                 self._timer.daemon = True
                 self._timer.start()
+        return is_locking
 
     def report(self) -> None:
         """Log one line for each address since the last time, the busiest ones first."""
@@ -80,11 +81,13 @@ class Guesses:
             self._attempts.popitem(last=False)
         return found
 
-    def _count(self, attempts: _Attempts) -> None:
+    def _count(self, attempts: _Attempts) -> bool:
         """Count one; more of them do not prolong a lock-out, for which others at the address wait."""
         attempts.count += 1
-        if attempts.count == MOST:
+        is_locking = attempts.count == MOST
+        if is_locking:
             attempts.locked_until = self._clock() + LOCKED_SECONDS
+        return is_locking
 
 
 def source_of(address: str) -> str:

@@ -73,7 +73,7 @@ def _app(
         views,
         str(metrics_dir(settings, charge.served_role)),
         Catalogue(settings, rollouts.manifest),
-        open_access(settings, views, AccessTokens(settings.ledger_url)),
+        open_access(settings, views, AccessTokens(settings.ledger_url), audit=audit),
         requeue=ledger.requeue,
         decisions=open_decisions(settings),
         interventions=LedgerInterventions(settings, ledger),

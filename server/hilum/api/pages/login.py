@@ -12,12 +12,12 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from hilum.api.access import Access
-from hilum.api.actor import set_actor
+from hilum.api.actor import actor_of, set_actor
 from hilum.api.credentials import Credential
 from hilum.api.guard import THREADS, address_of, holder_of, name_shown, only_known_parameters, refuse_other_sites
 from hilum.api.pages.forms import form_of
 from hilum.api.pages.presenting import PageRoute, login_page, page
-from hilum.api.parts import PartsHere
+from hilum.api.parts import Parts, PartsHere
 from hilum.api.sessions import SESSION_SECONDS
 from hilum.domain import AccessToken
 from hilum.telemetry import logger
@@ -32,7 +32,7 @@ log = logger("api")
 
 
 @router.get("/login")
-@performs(NoVerb("it shows the form; the log names a login by link"))
+@performs(NoVerb("it shows the form; a login by link writes its own row"))
 async def show(request: Request, parts: PartsHere, code: Code = None) -> Response:
     """The form, or the way in of a link. A link is spent by its first use."""
     if code is None:
@@ -41,9 +41,17 @@ async def show(request: Request, parts: PartsHere, code: Code = None) -> Respons
     user = await run_sync(parts.access.links.redeem, code, limiter=THREADS)
     if user is None:
         return login_page("/", status=401, said="This link was used already, or is too old. `hilum login` prints a new one.")
+    await _note_login(request, parts, user)
     # A page and no redirect: the cookie is of this site alone, and a browser may have come here
     # from another one.
     return _begun(request, parts.access, page("welcome.html", section="login"), parts.access.local, user)
+
+
+async def _note_login(request: Request, parts: Parts, user: str) -> None:
+    """Of a link. A form's is written by its route."""
+    set_actor(request, name_shown(parts.access.local, Credential("", user)))
+    if parts.audit is not None:
+        await run_sync(parts.audit.note, Verb.LOGIN, actor_of(request), limiter=THREADS)
 
 
 @router.post("/login")
