@@ -5,28 +5,31 @@
 
     tensor = prepare(read_file("pa.dcm"), InputSpec.from_mapping({"recipe": "torchxrayvision_224"})).tensor
 
-Importing this package does not load torch: `prepare_stored`, `prepare_array` and `Prepared` load it when they are first asked for.
+Importing this package loads nothing of it; each name loads its module when it is first asked for. So a listener, which uses
+`structure` alone, loads no codec, and torch is loaded by `prepare_stored`, `prepare_array` and `Prepared` only.
 `prepare` is imported from its module, which bears the same name.
 """
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues, decode
-from hilum_preprocessing.decoding import Decoding, decoding_for
-from hilum_preprocessing.errors import Flag, NotAnalysable, Reason, SpecError
-from hilum_preprocessing.files import read_file
-from hilum_preprocessing.frames import decode_frames, reducible
-from hilum_preprocessing.guard import admitted, check_tags, tag_flags
-from hilum_preprocessing.header import PixelHeader
-from hilum_preprocessing.pixel_guard import PixelLimits, PixelStatistics, check_pixels, look, pixel_flags
-from hilum_preprocessing.recipes import RECIPES
-from hilum_preprocessing.spec import InputSpec
-from hilum_preprocessing.views import View, view_of
-
 if TYPE_CHECKING:
+    from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues, decode
+    from hilum_preprocessing.decoding import Decoding, decoding_for
+    from hilum_preprocessing.errors import Flag, NotAnalysable, Reason, SpecError
+    from hilum_preprocessing.files import read_file
+    from hilum_preprocessing.frames import decode_frames, reducible
+    from hilum_preprocessing.guard import admitted, check_tags, tag_flags
+    from hilum_preprocessing.header import PixelHeader
+    from hilum_preprocessing.pixel_guard import PixelLimits, PixelStatistics, check_pixels, look, pixel_flags
     from hilum_preprocessing.prepare import Prepared, prepare_array, prepare_stored
+    from hilum_preprocessing.recipes import RECIPES
+    from hilum_preprocessing.spec import InputSpec
+    from hilum_preprocessing.views import View, view_of
 
 __all__ = [
     "DEFAULT_MAXIMUM_PIXELS",
@@ -60,9 +63,39 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
-    if name in ("Prepared", "prepare_array", "prepare_stored"):
-        from hilum_preprocessing import prepare  # noqa: PLC0415 - loads torch, which a listener must not
+_MODULES = MappingProxyType(
+    {
+        **dict.fromkeys(("DEFAULT_MAXIMUM_PIXELS", "StoredValues", "decode"), "decode"),
+        **dict.fromkeys(("Decoding", "decoding_for"), "decoding"),
+        **dict.fromkeys(("Flag", "NotAnalysable", "Reason", "SpecError"), "errors"),
+        "read_file": "files",
+        **dict.fromkeys(("decode_frames", "reducible"), "frames"),
+        **dict.fromkeys(("admitted", "check_tags", "tag_flags"), "guard"),
+        "PixelHeader": "header",
+        **dict.fromkeys(("PixelLimits", "PixelStatistics", "check_pixels", "look", "pixel_flags"), "pixel_guard"),
+        **dict.fromkeys(("Prepared", "prepare_array", "prepare_stored"), "prepare"),
+        "RECIPES": "recipes",
+        "InputSpec": "spec",
+        **dict.fromkeys(("View", "view_of"), "views"),
+    }
+)
+"""Each name, and the module that has it."""
 
-        return getattr(prepare, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+class _Package(ModuleType):
+    """Python binds a module here once it is loaded: `decode` stays the function all the same."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _MODULES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

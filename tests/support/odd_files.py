@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -86,12 +86,12 @@ def table(ended: Sequence[Ended]) -> Iterator[str]:
 
 def _send(server: Hilum, path: Path, name: str) -> Ended:
     item = _read(path)
-    before, revision = _last_association(server), _revision(server, item)
+    before, revision = _refusals(server), _revision(server, item)
     (sent,) = send([path], "127.0.0.1", server.dicom_port, "HILUM", "ODDFILES").files
     wire = _wire(server, sent.state, sent.detail.partition(";")[0], before)
     if sent.state is not FileState.SENT and "sop_class_not_accepted" not in wire:
         # Our sender goes by the file meta and refuses what is malformed; another one may go by the data set, and send it as it is.
-        before = _last_association(server)
+        before = _refusals(server)
         status = _send_raw(server, item)
         other = _wire(server, FileState.SENT if status == 0 else FileState.REFUSED, "", before)
         wire = wire if other == wire else f"{wire}. Another sender: {other}"
@@ -102,7 +102,7 @@ def _send(server: Hilum, path: Path, name: str) -> Ended:
     return Ended(name, item.kind, wire + known, "", _disguised(path), item.study_instance_uid, item.sop_instance_uid)
 
 
-def _wire(server: Hilum, state: FileState, detail: str, before: int) -> str:
+def _wire(server: Hilum, state: FileState, detail: str, before: Mapping[int, int]) -> str:
     """What became of it on the wire: the words of its association's row."""
     if state is FileState.SENT:
         return "stored"
@@ -145,15 +145,15 @@ def _read(path: Path) -> _Object:
     return _Object(content[start:], *words, str(dataset.file_meta.get("TransferSyntaxUID") or ""))
 
 
-def _last_association(server: Hilum) -> int:
-    found = server.get(_ASSOCIATIONS).json()["associations"]
-    return int(found[0]["id"]) if found else 0
+def _refusals(server: Hilum) -> dict[int, int]:
+    """By row, how many associations it stands for: those of a kind within a minute share one."""
+    return {row["id"]: row["count"] for row in server.get(_ASSOCIATIONS).json()["associations"]}
 
 
-def _refused_since(server: Hilum, before: int) -> list[dict[str, Any]]:
+def _refused_since(server: Hilum, before: Mapping[int, int]) -> list[dict[str, Any]]:
     """Rows that say why, the newest first. A row comes a moment after its association: that of the file before may be new, too."""
     found = server.get(_ASSOCIATIONS).json()["associations"]
-    return [row for row in found if row["id"] > before and row["reason"]]
+    return [row for row in found if row["count"] > before.get(row["id"], 0) and row["reason"]]
 
 
 def _image(server: Hilum, study: str, uid: str) -> dict[str, Any] | None:

@@ -25,6 +25,7 @@ from tests.support import marked
 from tests.support.api_client import TOKEN, Rig, open_rig
 from tests.support.deciding import Site
 from tests.support.ledgers import migrated_sqlite
+from tests.support.logs import own_logging
 
 CLIENT = "testclient"  # what Starlette's client says for an address
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -246,7 +247,8 @@ def test_a_command_is_one_row_with_its_verb_actor_and_outcome(ledger_url: str, t
     seen: set[str] = set()
     with closing(AuditLog(ledger_url)) as log:
         for said in (Said(f"ingest {file} --from MARKED", "ingest", thing="sender", count=1), *COMMANDS):
-            answer = CliRunner().invoke(app, [*said.words.format(**names).split(), "--config", str(config)])
+            with own_logging():
+                answer = CliRunner().invoke(app, [*said.words.format(**names).split(), "--config", str(config)])
             assert answer.exception is None or isinstance(answer.exception, SystemExit), (said, answer.exception)
             rows = [row for row in all_rows(log) if row["deed"] not in seen]
             require_no_identifier(rows)

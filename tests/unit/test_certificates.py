@@ -21,7 +21,7 @@ from hilum.deliver.connection import Connection, ConnectionLost
 from hilum.deliver.tls import Tls, secure
 from hilum.dimse.own_certificate import expires_at
 from hilum.errors import Retry
-from hilum.receive.tls import HandshakeFailed, ServerTls, certificate_names, shake_hands
+from hilum.receive.tls import HandshakeFailed, ServerTls, begin_tls, certificate_names, shake_hands
 from hilum.settings import Receive, Sender, Settings
 from hilum.store.views import LedgerViews
 from tests.support.certificates import Authority, Identity
@@ -89,7 +89,7 @@ def test_a_sender_that_refuses_ours_is_not_told_to_trust_it(
     sender, plain = pair()
     thread = beside(lambda: ssl.create_default_context(cafile=authority.file).wrap_socket(sender, server_hostname="pacs.test"))
     with pytest.raises(HandshakeFailed, match=r"our certificate has expired .*: renew receive\.tls_certificate_file"):
-        shake_hands(plain, ours.context(), 20)
+        shake_hands(begin_tls(plain, ours.context()), 20)
     thread.join()
 
 
@@ -101,7 +101,7 @@ def test_a_sender_whose_own_has_expired_is_told_to_renew_it(authority: Authority
     sender, plain = pair()
     thread = beside(lambda: theirs.wrap_socket(sender, server_hostname="pacs.test"))
     with pytest.raises(HandshakeFailed, match=r"\(certificate has expired\): renew it at the sender"):
-        shake_hands(plain, ours.context(), 20)
+        shake_hands(begin_tls(plain, ours.context()), 20)
     thread.join()
 
 

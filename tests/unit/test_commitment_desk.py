@@ -35,7 +35,7 @@ class Asker:
     is_open: bool = True
     heard: list[CommitmentVerdict] = field(default_factory=list)
 
-    def report(self, _transaction_uid: str, verdict: CommitmentVerdict) -> Advance:
+    def report(self, _transaction_uid: str, verdict: CommitmentVerdict, _seconds: float) -> Advance:
         self.heard.append(verdict)
         if self.ends is not None:
             raise self.ends

@@ -8,7 +8,7 @@ import pytest
 from pydicom.uid import DigitalXRayImageStorageForPresentation
 
 from hilum.receive import refusals
-from hilum.receive.account import Account, printable
+from hilum.receive.account import NOT_DICOM, Account, printable
 from hilum.receive.advice import NotAccepted
 from hilum.receive.policy import Rejection
 
@@ -56,7 +56,7 @@ def test_a_health_check_that_asks_for_nothing_makes_no_row() -> None:
 
 
 def test_what_is_not_dicom_is_said() -> None:
-    made = Account("10.0.0.1", started_at=1.0, is_nonsense=True)
+    made = Account("10.0.0.1", started_at=1.0, unheard=NOT_DICOM)
     row = made.record("not_dicom", 2.0)
     assert made.outcome(is_released=False) == "not_dicom"
     assert "without TLS" in str(row.advice)

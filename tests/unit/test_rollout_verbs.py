@@ -103,7 +103,7 @@ def test_a_rollout_names_who_started_it_as_its_row_of_the_audit_does(rig: Rig) -
     post(rig, "start", release="chest@2", mode="shadow")
     found = rig.get("/api/v1/rollouts/chest")
     (row,) = rig.get("/api/v1/audit", verb="start_rollout")["rows"]
-    assert found["changed_by"] == found["events"][0]["changed_by"] == row["actor"] == "anonymous"
+    assert found["changed_by"] == found["events"][0]["changed_by"] == row["actor"] == "local"
     assert (row["thing"], row["name"], row["detail"], row["outcome"]) == ("alias", "chest", "chest@2 shadow", "done")
 
 

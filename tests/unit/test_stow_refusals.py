@@ -120,8 +120,8 @@ def test_a_sender_without_the_token_is_found(tmp_path: Path) -> None:
 
 
 def test_many_requests_without_the_token_are_one_row_and_one_line_of_the_log(tmp_path: Path) -> None:
-    with capture_logs() as logs, served(tmp_path, threading.Event(), 60.0, token="secret") as (port, _):
-        assert {post(port, body(IMAGE)) for _ in range(100)} == {401}
+    with capture_logs() as logs, served(tmp_path, threading.Event(), 60.0) as (port, _):
+        assert {post(port, body(IMAGE), headers={}) for _ in range(100)} == {401}
     found = rows(tmp_path)
     assert sum(row["count"] for row in found) == 100
     assert len(found) <= 2, "one, or two where a minute ended"

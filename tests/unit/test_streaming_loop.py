@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hilum.dimse.command_set import C_STORE_RQ
 from hilum.receive.streaming.command import Command
-from hilum.receive.streaming.connection import Connection
+from hilum.receive.streaming.connection import Connection, say_last
 from hilum.receive.streaming.loop import End, Loop
 from hilum.receive.streaming.provider import Context, Fragment, Unread, Verdict
 from tests.support.raw_scu import DX
@@ -103,7 +104,7 @@ class Running:
             self.peer = socket.create_connection(listening.getsockname(), timeout=30)
             self._sock, _ = listening.accept()
         self.closing = threading.Event()
-        self.loop = Loop(self._sock, CONTEXTS, provider, self.closing)
+        self.loop = Loop(self._sock, CONTEXTS, {C_STORE_RQ: provider}, self.closing)
         self.end: End | Exception | None = None
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -115,6 +116,7 @@ class Running:
             self.end = error
         self._is_over.set()
         self.loop.close()
+        say_last(self._sock, self.loop.last, memoryview(bytearray(4096)))
         self._sock.close()
 
     def time_out_after(self, seconds: float) -> None:
