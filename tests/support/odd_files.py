@@ -29,7 +29,7 @@ from tests.support.raw_scu import DX, RawScu
 
 PAGE: Final = DOCS / "odd_files.md"
 NAME: Final = "odd files"
-_ASSOCIATIONS = "/api/v1/associations?limit=9"
+_ASSOCIATIONS = "/api/v1/associations?limit=200"
 
 
 @dataclass(frozen=True)
