@@ -41,8 +41,8 @@ BATCH = 256
 # A batch costs half a millisecond of CPU and each of its images a tenth of that, taken from the threads that receive.
 _MOMENT_SECONDS, _LOOK_SECONDS, _GATHER_SECONDS = 0.004, 0.01, 0.1
 _MAXIMUM_BACKLOG = 10_000
-# What is known of a file already waits in memory, so both its size and how many wait so are bounded; the others are read again.
-_MAXIMUM_KNOWN, _MAXIMUM_KNOWN_HEADER_BYTES = 1_000, 64 << 10
+# What is known of a file already waits in memory, each with the bounded header of its row. The others are read again.
+_MAXIMUM_KNOWN = 1_000
 _PATIENCE_SECONDS = 60.0
 # Trying again at once would help nobody, and one such file must not hold up the others.
 _LOST = frozenset({errno.ENOENT, errno.EIO, errno.EBADMSG, errno.EUCLEAN})
@@ -202,7 +202,7 @@ class Indexer:
 
     def put(self, file: File, instance: Instance | None = None) -> None:
         """Index this file soon; with what is known of it, it need not be read again. Never blocks."""
-        is_kept = instance is not None and len(instance.header) <= _MAXIMUM_KNOWN_HEADER_BYTES and self._queue.qsize() < _MAXIMUM_KNOWN
+        is_kept = self._queue.qsize() < _MAXIMUM_KNOWN
         self._queue.put(Acknowledged(file, instance if is_kept else None, time.monotonic()))
 
     @property
