@@ -33,6 +33,7 @@ from hilum.receive import terms
 from hilum.store.queues import QUEUES
 from hilum.store.rollout_rules import TRANSITIONS
 from hilum_preprocessing.codecs import CODECS, NATIVE
+from hilum_preprocessing.errors import Flag
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 BENCH_CPU = DOCS.parent / "load_tests/results/bench-cpu.json"
@@ -130,6 +131,12 @@ def reasons_table() -> Iterator[str]:
     yield from (_row(f"`{reason.value}`", reason.meaning) for reason in domain.Reason)
     for words in (domain.Outcome, domain.Decision, domain.RemovalReason, domain.ConflictState, domain.Channel):
         yield f"\n**{words.__name__}** ({_first_line(words)}): {', '.join(f'`{word.value}`' for word in words)}."
+
+
+def flags_table() -> Iterator[str]:
+    """What the guard and the decoders doubt, in the words of reports."""
+    yield "\n| flag | meaning |\n|---|---|"
+    yield from (_row(f"`{flag.value}`", flag.meaning) for flag in Flag)
 
 
 def commands_list() -> Iterator[str]:
@@ -252,6 +259,7 @@ GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "states": ("states.md", states_list),
     "rollouts": ("states.md", rollout_states),
     "reasons": ("states.md", reasons_table),
+    "flags": ("states.md", flags_table),
     "commands": ("commands.md", commands_list),
     "verbs": ("audit.md", verbs_table),
     "terminology": ("terminology.md", terminology_table),

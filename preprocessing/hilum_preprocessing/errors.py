@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 
 class Reason(StrEnum):
@@ -28,7 +30,10 @@ class Reason(StrEnum):
 
 
 class Flag(StrEnum):
-    """What a reader of the result should know about an image that was analysed all the same."""
+    """What a reader of the result should know about an image that was analysed all the same.
+
+    Each has its sentence in `_FLAG_MEANING`, which reports show; `docs/states.md` is generated from it.
+    """
 
     LOSSY = "lossy_compressed"
     HIGH_BITS_CLEARED = "high_bits_cleared"
@@ -45,6 +50,35 @@ class Flag(StrEnum):
     LOOKS_INVERTED = "looks_inverted"
     UNUSUAL_ASPECT = "unusual_aspect"
     REDUCED_DECODE = "reduced_decode"
+
+    @property
+    def meaning(self) -> str:
+        """One sentence or two for a radiologist, without patient data."""
+        return _FLAG_MEANING[self]
+
+
+_FLAG_MEANING: Final[Mapping[Flag, str]] = {
+    Flag.LOSSY: "The image was compressed with loss; fine detail may be missing.",
+    Flag.HIGH_BITS_CLEARED: "Bits beside the gray values were removed, such as an overlay; check that the image is intact.",
+    Flag.VOI_UNUSABLE: "The window of the image cannot be used, so its contrast may differ from that on a workstation.",
+    Flag.VALUES_CLAMPED: "Some gray values lie outside the range that the header states, and were limited to it.",
+    Flag.BITS_STORED_DOUBTFUL: "The header states more gray levels than the pixels hold; the image may have been read too dark.",
+    Flag.VIEW_UNKNOWN: "The view is not stated; the image was read as a frontal one.",
+    Flag.AGE_UNKNOWN: "The age of the patient is not known, and the release is not made for every age.",
+    Flag.BURNED_IN_TEXT: "The header says that text or marks are burned into the pixels, which may influence the scores.",
+    Flag.LOW_CONTRAST: "The image has little contrast.",
+    Flag.FEW_LEVELS: "The image has few gray levels; it may be damaged, a scan, or no radiograph of a chest.",
+    Flag.SATURATED: "A large part of the image is plain black or plain white.",
+    Flag.ASYMMETRIC: "The two halves of the image differ more than those of a frontal chest radiograph usually do.",
+    Flag.LOOKS_INVERTED: "The image may be inverted: the spine is darker than the lungs. It was read as it is.",
+    Flag.UNUSUAL_ASPECT: "The image is unusually wide or unusually tall for a frontal chest radiograph.",
+    Flag.REDUCED_DECODE: "The image was decoded at a lower resolution than it was stored in.",
+}
+
+
+def flag_meaning(flag: str) -> str:
+    """The sentence of a flag's value; a flag of another version stands for itself."""
+    return Flag(flag).meaning if flag in Flag._value2member_map_ else flag
 
 
 class NotAnalysable(Exception):

@@ -7,11 +7,14 @@ Times are seconds since the epoch, UTC, as float. UIDs are strings as in PS3.5 c
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Final
+
+_FLAG: Final = re.compile("[a-z][a-z0-9_]*")
 
 
 class Lane(IntEnum):
@@ -438,7 +441,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One release's output for one image, or the reason why there is none."""
+    """One release's output for one image, or the reason why there is none.
+
+    `detail` of an analysed image names its flags, and so does that of one that was refused for them (implausible_pixels).
+    """
 
     id: int
     instance_id: int
@@ -452,6 +458,18 @@ class Reading:
     preprocessing_version: str | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
     member_logits: tuple[tuple[float, ...], ...] | None = None
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """See `flags_of`."""
+        return flags_of(self.state, self.reason, self.detail)
+
+
+def flags_of(state: str, reason: str | None, detail: str | None) -> tuple[str, ...]:
+    """What a reading found in doubt about its image: values of `hilum_preprocessing.Flag`, of this version or another."""
+    has_flags = state == ReadingState.ANALYSED or reason == Reason.IMPLAUSIBLE_PIXELS
+    named = tuple((detail or "").split(", ")) if has_flags else ()
+    return named if all(_FLAG.fullmatch(name) for name in named) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -538,7 +556,10 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SourceImage:
-    """One image of the study as a release saw it, numbers by finding; `member_scores` of an ensemble by member, then finding."""
+    """One image of the study as a release saw it, numbers by finding; `member_scores` of an ensemble by member, then finding.
+
+    `flags`: see `Reading.flags`.
+    """
 
     sop_instance_uid: str
     sop_class_uid: str
@@ -549,6 +570,7 @@ class SourceImage:
     scores: Mapping[str, float] = field(default_factory=dict)
     logits: Mapping[str, float] = field(default_factory=dict)
     member_scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

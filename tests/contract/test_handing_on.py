@@ -47,7 +47,8 @@ def full_result(job: StudyJob, digest: str, supersedes_id: int | None = None) ->
         "effusion", "Pleural effusion", Code("60046008", "SCT", "Pleural effusion"), 0.1 + 0.2, 0.574442516811659, None, 0.5,
         Decision.UNDECIDED, ("1.2.3.1",), {"a": 1 / 3},
     )  # fmt: skip
-    image = SourceImage("1.2.3.1", "1.2", "1.2.3.9", "PA", True, None, {"effusion": 1 / 7}, {"effusion": -0.3}, {"a": {"effusion": 2 / 3}})
+    numbers = {"effusion": 1 / 7}, {"effusion": -0.3}, {"a": {"effusion": 2 / 3}}
+    image = SourceImage("1.2.3.1", "1.2", "1.2.3.9", "PA", True, None, *numbers, ("few_levels", "saturated"))
     plain = result_for(job.study.study_instance_uid, digest, 7.25, supersedes_id)
     return dataclasses.replace(plain, findings=(finding,), source_images=(image,), timings={"infer_seconds": 0.02})
 

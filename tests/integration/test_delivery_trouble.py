@@ -28,6 +28,7 @@ from tests.support.certificates import Authority
 from tests.support.installation import START_SECONDS, hilum_with, save_all, send_to, small_study, wait_for
 from tests.support.models import make_tiny
 from tests.support.peers import Orthanc, StoreScp, free_port
+from tests.support.read_back import items
 
 pytestmark = pytest.mark.slow
 
@@ -254,7 +255,7 @@ def test_that_nothing_was_analysed_is_reported_only_where_it_was_asked_for(serve
     assert {way["destination"] for way in deliveries(server, uid)} == {"text"}
     (report,) = stored(places.text, uid)
     assert "not analysed" in report.SeriesDescription
-    assert "lateral_not_supported" in str(report.ContentSequence[-1].ContentSequence[0].TextValue)
+    assert "lateral_not_supported" in " ".join(item.TextValue for item in items(report, "121106"))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from hilum.report import HeatMap, Unusual, build_documents
 from hilum.report.inherited import INHERITED
 from hilum.report.template.compiling import IMAGES
 from hilum.report.template.cutting import Template
+from hilum_preprocessing import Flag
 from load_tests.phantom import make_study
 from tests.support.drawn_headers import HEADERS, NUMBERS, TEXTS, localised, maybe
 from tests.support.reporting import sent, template_of
@@ -47,6 +48,8 @@ EQUIPMENT: Final = st.fixed_dictionaries(
         "PatientBodyMassIndex": maybe(NUMBERS),
     }
 )
+VIEW: Final = st.sampled_from(("PA", "LATERAL", "UNKNOWN", None))
+DOUBTS: Final = st.lists(st.sampled_from((*Flag, "of_a_later_version")), max_size=3, unique=True)
 NUMBER: Final = st.floats(-40, 40) | st.sampled_from((0.0, 1.0, 1e-7, 0.1 + 0.2))
 
 
@@ -68,7 +71,9 @@ def results(draw: st.DrawFn, instances: Sequence[Instance]) -> Result:
     flags = [outcome is not Outcome.NOT_ANALYSED and (number == 0 or draw(st.booleans())) for number in range(len(instances))]
     reasons = [None if flag else draw(st.sampled_from((*Reason, "of_a_later_version"))) for flag in flags]
     sources = [
-        SourceImage(item.sop_instance_uid, item.sop_class_uid, item.series_instance_uid, "PA", flag, reason)
+        SourceImage(
+            item.sop_instance_uid, item.sop_class_uid, item.series_instance_uid, draw(VIEW), flag, reason, flags=tuple(draw(DOUBTS))
+        )
         for item, flag, reason in zip(instances, flags, reasons, strict=True)
     ]
     used = [image.sop_instance_uid for image in sources if image.is_used]

@@ -117,7 +117,7 @@ def test_untrained_weights_assert_nothing_and_say_why():
     release = make_release(is_trained=False)
     report = parse(built(make_study(4, rows=32, columns=32), release).content)
     assert {code for _, code in presence_in_report(report)} == {"373068000", "Undetermined"}
-    assert report.SeriesDescription == "AI CXR findings, dens~21@2 (unverified, uncalibrated, untrained)"
+    assert report.SeriesDescription == "AI CXR untrained, densenet121@2 (unverified, uncalibrated)"
     comments = [item.TextValue for item in items(report, "121106")]
     assert any(comment.startswith("Untrained:") for comment in comments)
     assert (report.PreliminaryFlag, report.CompletionFlag, report.VerificationFlag) == ("PRELIMINARY", "COMPLETE", "UNVERIFIED")
@@ -205,4 +205,8 @@ def test_a_lateral_that_nobody_read_is_no_evidence():
     instances = [instance_of(dataset, number) for number, dataset in enumerate(datasets, 1)]
     (result,) = results_of(study_job(instances, [reading_of(instances[0], release), lateral_of(instances[1], release)]), release)
     document = build_documents(report_job(instances, result), release, CONTEXT, ("sr",))[0]
-    assert datasets[1].SOPInstanceUID.encode() not in document.content
+    report = parse(document.content)
+    evidence = str(report.CurrentRequestedProcedureEvidenceSequence[0])
+    named = {item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in sr_gate.walk(report) if item.ValueType == "IMAGE"}
+    assert named == {datasets[0].SOPInstanceUID}
+    assert datasets[1].SOPInstanceUID not in evidence

@@ -51,6 +51,15 @@ def constant(instance: Any, release: Release) -> Reading:
     return reading_of(instance, release, state=ReadingState.NOT_ANALYSED, logits=None, reason=Reason.CONSTANT_IMAGE.value)
 
 
+def doubted(instance: Any, release: Release) -> Reading:
+    return reading_of(instance, release, detail="lossy_compressed, few_levels")
+
+
+def refused(instance: Any, release: Release) -> Reading:
+    reason = Reason.IMPLAUSIBLE_PIXELS.value
+    return reading_of(instance, release, state=ReadingState.NOT_ANALYSED, logits=None, reason=reason, detail="few_levels, saturated")
+
+
 UNTRAINED, CALIBRATED = make_release(is_trained=False), make_release(calibration=TEMPERATURE, aggregation="mean")
 FIRST = make_release(aggregation="first_frontal")
 VARIANTS = {
@@ -63,6 +72,7 @@ for _modality in ("CR", "DX", "SC"):
     VARIANTS |= {
         f"{_modality}_all_negative": Variant(_modality, 2, (negative,)),
         f"{_modality}_mixed": Variant(_modality, 3, (reading_of, lateral_of, constant)),
+        f"{_modality}_doubted": Variant(_modality, 3, (reading_of, doubted, refused)),
         f"{_modality}_untrained": Variant(_modality, 1, release=UNTRAINED),
         f"{_modality}_calibrated": Variant(_modality, 2, release=CALIBRATED),
         f"{_modality}_first_frontal": Variant(_modality, 3, release=FIRST),
@@ -70,7 +80,7 @@ for _modality in ("CR", "DX", "SC"):
         f"{_modality}_superseding": Variant(_modality, 2, is_second=True),
         f"{_modality}_superseded_by_not_analysed": Variant(_modality, 2, (constant,), is_second=True, without=OPTIONAL),
     }
-GOLDEN = ("CR_mixed", "DX_not_analysed")
+GOLDEN = ("CR_mixed", "DX_not_analysed", "SC_doubted")
 
 
 def make(variant: Variant) -> Built:

@@ -187,6 +187,22 @@ def test_other_rules_under_the_same_name_supersede(change):
     assert one(study_job([PA], [reading_of(PA, RELEASE)], [first]), changed).revision == 2
 
 
+def test_a_new_doubt_supersedes_and_without_doubts_the_digest_is_what_it_was():
+    images = [instance(1)]
+    (plain,) = results_of(study_job(images, [reading_of(images[0], RELEASE)]), RELEASE)
+    assert plain.source_digest == "8e98067b099eaca7493deb246f8728f7"
+    (doubted,) = results_of(study_job(images, [reading_of(images[0], RELEASE, detail="few_levels")], [plain]), RELEASE)
+    assert (doubted.revision, doubted.source_images[0].flags) == (2, ("few_levels",))
+    assert results_of(study_job(images, [reading_of(images[0], RELEASE, detail="few_levels")], [doubted]), RELEASE) == ()
+
+
+def test_a_rejected_image_is_not_in_doubt():
+    images = [instance(1, removal_reason="rejected_for_quality_reasons"), instance(2)]
+    readings = [reading_of(item, RELEASE, detail="few_levels") for item in images]
+    (result,) = results_of(study_job(images, readings), RELEASE)
+    assert [image.flags for image in result.source_images] == [(), ("few_levels",)]
+
+
 def test_a_study_that_returns_to_what_was_said_before_says_it_anew():
     """An operating point is changed, and changed back: the PACS holds the decisions between."""
     changed = dataclasses.replace(RELEASE, aggregation="mean")

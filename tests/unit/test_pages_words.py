@@ -10,8 +10,9 @@ import pytest
 
 from hilum.api.pages.findings import finding_rows, result_line
 from hilum.api.pages.timeline import timeline
-from hilum.api.pages.words import age, chip, duration, local, meaning, moment, study_chip
+from hilum.api.pages.words import age, chip, duration, local, meaning, moment, reading_words, study_chip
 from hilum.domain import DeliveryState, ReadingState, Reason, ResultState, StudyState
+from hilum_preprocessing import Flag
 
 NOW = 1_795_163_400.0  # 2026-11-20T08:30:00Z
 
@@ -52,6 +53,21 @@ def test_ages(seconds: float, words: str) -> None:
 
 def test_a_short_time_is_not_zero() -> None:
     assert duration(0.31) == "0.3 seconds"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "detail", "words"),
+    [
+        ("analysed", None, None, ""),
+        ("analysed", None, "few_levels", f"In doubt: {Flag.FEW_LEVELS.meaning}"),
+        ("analysed", None, "later_flag", "In doubt: later_flag"),
+        ("not_analysed", "undecodable", "no SOI", f"{Reason.UNDECODABLE.meaning} no SOI"),
+        ("not_analysed", "implausible_pixels", "saturated", f"{Reason.IMPLAUSIBLE_PIXELS.meaning} In doubt: {Flag.SATURATED.meaning}"),
+        ("due", None, "the engine does not answer", "the engine does not answer"),
+    ],
+)
+def test_what_is_in_doubt_is_said_in_sentences(state: str, reason: str | None, detail: str | None, words: str) -> None:
+    assert reading_words({"state": state, "reason": reason, "detail": detail}) == words
 
 
 def test_unknown_words_stand_for_themselves() -> None:

@@ -32,7 +32,7 @@ def test_it_says_what_a_reader_must_know():
     text = tree(make_release(is_trained=False))
     flat = " ".join(text.replace("│", " ").split())
     assert "PRELIMINARY · COMPLETE · UNVERIFIED" in text
-    assert "Series: AI CXR findings, dens~21@2 (unverified, uncalibrated, untrained)" in text
+    assert "Series: AI CXR untrained, densenet121@2 (unverified, uncalibrated)" in text
     assert "├─ Pleural effusion: Undetermined" in text
     assert "Score: 0.6099733 (Model output, uncalibrated)" in text
     assert "Uncalibrated: a score is the output of the model, not a probability." in flat
@@ -43,7 +43,7 @@ def test_it_says_what_a_reader_must_know():
 def test_decisions_and_percent_of_a_calibrated_release():
     text = tree(make_release(calibration={"method": "platt", "a": 1.0, "b": -3.0}))
     assert "Certainty of Finding: 7.2239 %" in text
-    assert "operating_point=0.5\n│  │  ├─ Algorithm Parameters: score=0.6099733\n" in text, "what was compared with the operating point"
+    assert "operating_point=0.5\n   │  ├─ Algorithm Parameters: score=0.6099733\n" in text, "what was compared with the operating point"
     assert "├─ Pleural effusion: Present" in text
     assert "├─ Pneumothorax: Absent" in text
     assert "Finding: Pleural thickening: Present (private code 99HILUM" in text
@@ -68,19 +68,57 @@ def test_a_replacement_names_its_predecessor():
     assert after.predecessor_uid == before.sop_instance_uid
 
 
-@pytest.mark.parametrize("is_trained", [True, False])
+RELEASES = [("densenet121_untrained", "1"), ("densenet121_untrained", "2"), ("vit_b16", "1")]
+
+
+def described(describe, outcome, **changes):
+    """Series Descriptions of the results of RELEASES."""
+    for name, version in RELEASES:
+        release = make_release(name=name, version=version, **changes)
+        result = report_of(make_study(3, views=("PA",), rows=16, columns=16), release).result
+        yield describe(dataclasses.replace(result, outcome=outcome))
+
+
+STATES = {
+    "untrained": {"is_trained": False},
+    "uncalibrated": {},
+    "calibrated": {"calibration": {"method": "platt", "a": 1.0, "b": -3.0}},
+}
+
+
+@pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("outcome", [Outcome.ANALYSED, Outcome.NOT_ANALYSED])
-def test_series_of_two_releases_differ_and_their_warnings_are_whole(is_trained, outcome):
-    found = {series_description: set(), heat_map_description: set()}
-    releases = [("densenet121_untrained", "1"), ("densenet121_untrained", "2"), ("vit_b16", "1")]
-    for name, version in releases:
-        release = make_release(name=name, version=version, is_trained=is_trained)
-        result = dataclasses.replace(report_of(make_study(3, views=("PA",), rows=16, columns=16), release).result, outcome=outcome)
-        for describe, texts in found.items():
-            texts.add(text := describe(result))
-            assert len(text) <= 64
-            assert text.endswith("uncalibrated)" if is_trained else "uncalibrated, untrained)")
-    assert [len(texts) for texts in found.values()] == [len(releases)] * 2
+def test_cut_at_32_characters_a_report_still_says_its_state_and_its_release(state, outcome):
+    texts = list(described(series_description, outcome, **STATES[state]))
+    states = {"untrained": "AI CXR untrained, "}.get(state, "AI CXR unverified, ")
+    wanted = "AI CXR not analysed, " if outcome is Outcome.NOT_ANALYSED else states
+    assert all(text.startswith(wanted) and len(text) <= 64 for text in texts)
+    assert len({text[:32] for text in texts}) == len(RELEASES)
+    assert all(len(text) <= 32 or text.find(" (") in range(33) for text in texts), "the release is whole within them"
+
+
+@pytest.mark.parametrize(
+    ("state", "outcome", "said"),
+    [
+        ("untrained", Outcome.ANALYSED, {"untrained", "unverified", "uncalibrated"}),
+        ("uncalibrated", Outcome.ANALYSED, {"unverified", "uncalibrated"}),
+        ("calibrated", Outcome.ANALYSED, {"unverified"}),
+        ("untrained", Outcome.NOT_ANALYSED, {"not analysed", "untrained", "unverified"}),
+        ("calibrated", Outcome.NOT_ANALYSED, {"not analysed", "unverified"}),
+    ],
+)
+def test_a_series_description_says_all_that_holds(state, outcome, said):
+    words = {"untrained", "unverified", "uncalibrated", "not analysed"}
+    for text in described(series_description, outcome, **STATES[state]):
+        assert {word for word in words if word in text.replace("densenet121_untrained", "")} == said
+
+
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_series_of_heat_maps_of_two_releases_differ_and_their_warnings_are_whole(is_trained):
+    texts = list(described(heat_map_description, Outcome.ANALYSED, is_trained=is_trained))
+    assert len(set(texts)) == len(RELEASES)
+    assert all(text.startswith("AI heat map, not for diagnosis, ") and len(text) <= 64 for text in texts)
+    assert all(text.endswith("uncalibrated)" if is_trained else "uncalibrated, untrained)") for text in texts)
 
 
 def test_a_foreign_name_stays_readable():

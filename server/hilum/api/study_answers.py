@@ -131,6 +131,9 @@ class SourceImageAnswer(Answer):
     scores: dict[str, float]
     logits: dict[str, float]
     member_scores: dict[str, dict[str, float]] = Field(default_factory=dict, description="Of an ensemble: by member, then by finding.")
+    flags: list[str] = Field(
+        default_factory=list, description="What is in doubt about the image: docs/states.md.", examples=[["few_levels"]]
+    )
 
 
 class DeliveryAnswer(Answer):

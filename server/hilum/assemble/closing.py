@@ -144,7 +144,8 @@ def _seen(image: Image) -> str:
         return f"{image.instance.pixel_digest} {image.reason}"
     reading = image.reading
     said = [image.reason, image.logits, reading.view if reading else None, reading.preprocessing_version if reading else None]
-    return f"{image.instance.pixel_digest} {json.dumps(said)}"
+    # Only where there are some: results of images without flags keep the digest that they have.
+    return f"{image.instance.pixel_digest} {json.dumps([*said, image.flags] if image.flags else said)}"
 
 
 def _rules(name: str, release: Release | None) -> str:
@@ -202,6 +203,7 @@ def _source(image: Image, score: ImageScores | None, release: Release | None) ->
         scores={key: score.scores[position] for position, key in keys} if score else {},
         logits={key: score.logits[position] for position, key in keys} if score else {},
         member_scores=_member_scores(score, release, keys) if score and release else {},
+        flags=image.flags,
     )
 
 

@@ -43,6 +43,11 @@ class Image:
         return self.reading.logits if self.reading is not None and is_analysed and not self.is_contested else None
 
     @property
+    def flags(self) -> tuple[str, ...]:
+        """What its reading doubts; of a rejected image nothing."""
+        return () if self.reading is None or self.is_rejected else self.reading.flags
+
+    @property
     def reason(self) -> str | None:
         """Why there is no number; None when there is one."""
         if self.logits is not None:

@@ -15,6 +15,7 @@ from pydicom.sequence import Sequence as DataSets
 from pydicom.sr.coding import Code
 
 from hilum.report import codes
+from hilum.report.containers import container
 
 _CONTAINS = sr.RelationshipTypeValues.CONTAINS
 # What TID 2000 takes over as it is: the language and the observer.
@@ -25,10 +26,9 @@ _Key = tuple[str, str]
 
 def to_basic_text(report: Dataset) -> None:
     """Replace the tree of `report`, which is TID 1500, by text."""
-    findings = sr.ContainerContentItem(name=codes.FINDINGS, relationship_type=_CONTAINS)
     lines = [_text(codes.FINDING, line) for line in _finding_lines(report)]
     comments = [_text(codes.COMMENT, item.TextValue) for item in _named(report, codes.COMMENT)]
-    findings.ContentSequence = sr.ContentSequence([*lines, *comments, *_images(report)])
+    findings = container(codes.FINDINGS, [*lines, *comments, *_images(report)])
     kept = [item for item in report.ContentSequence if item.RelationshipType in _CONTEXT or _is(item, codes.LANGUAGE)]
     report.ContentSequence = DataSets([*kept, findings])
     report.ConceptNameCodeSequence = DataSets([sr.CodedConcept.from_code(codes.DIAGNOSTIC_IMAGING_REPORT)])
@@ -38,10 +38,11 @@ def to_basic_text(report: Dataset) -> None:
 def _finding_lines(report: Dataset) -> Iterator[str]:
     """Every finding with its decision and number, in the order of the report; none when the study was not analysed."""
     coded: dict[_Key, list[str]] = defaultdict(list)
-    for item in report.ContentSequence[-1].ContentSequence:
+    (evaluations,) = _named(report, codes.QUALITATIVE_EVALUATIONS)
+    for item in evaluations.ContentSequence:
         if item.ValueType == "CODE":
             coded[_key(item.ConceptNameCodeSequence[0])].append(_meaning(item.ConceptCodeSequence))
-    worded = iter([item.TextValue for item in report.ContentSequence[-1].ContentSequence if _is(item, codes.FINDING)])
+    worded = iter([item.TextValue for item in evaluations.ContentSequence if _is(item, codes.FINDING)])
     for group in _named(report, codes.MEASUREMENT_GROUP):
         finding = next((item.ConceptCodeSequence for item in group.ContentSequence if _is(item, codes.FINDING)), None)
         said = f"{_meaning(finding)}: {coded[_key(finding[0])].pop(0)}" if finding else next(worded)

@@ -2,9 +2,13 @@
 
     Imaging Measurement Report
       language, observer (the release as a device), procedure reported
+      Qualitative Evaluations > finding = Present | Absent | Undetermined …, comments
       Image Library > Image Library Group > IMAGE …
       Imaging Measurements > Measurement Group (TID 1501) …           one for each finding: number, algorithm, source images
-      Qualitative Evaluations > finding = Present | Absent | Undetermined …, comments
+
+Most readers see the tree from its top, so the decisions stand there, though their row of the template is the last one
+(docs/decisions/findings-first.md). No container is CONTINUOUS: that is text that flows, and viewers leave the names of its items out
+(PS3.3 C.18.8).
 
 Presence stands in the report-level container: older tables of TID 1501 have no row for it inside a group. A finding without a
 verified code is text there, and a group without the item Finding: private codes in names and values make validators warn, and a
@@ -23,6 +27,7 @@ from pydicom.sr.coding import Code
 
 from hilum.domain import Finding, Outcome, Release, Result
 from hilum.report import codes
+from hilum.report.containers import container
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.image_library import image_library
 from hilum.report.numbers import certainty_of, score_of
@@ -36,12 +41,12 @@ def content_tree(
     result: Result, release: Release, images: Sequence[Dataset], context: ReportContext, heat_map: HeatMap | None = None
 ) -> Dataset:
     """The root container. `images` are the clean headers of the used source images, of a study that was not analysed all; one at least."""
-    root: Dataset = sr.ContainerContentItem(name=codes.REPORT, template_id="1500")
-    parts = [*frame(release, context), image_library(images)]
+    root: Dataset = sr.ContainerContentItem(name=codes.REPORT, is_content_continuous=False, template_id="1500")
+    said = [*_decisions(result), *map(comment, caveats(result, release, context, heat_map))]
+    parts = [*frame(release, context), evaluations(said), image_library(images)]
     if groups := [measurement_group(finding, result, release, images, heat_map) for finding in result.findings]:
         parts.append(measurements(groups))
-    said = [*_decisions(result), *map(comment, caveats(result, release, context, heat_map))]
-    root.ContentSequence = sr.ContentSequence([*parts, evaluations(said)])
+    root.ContentSequence = sr.ContentSequence(parts)
     return root
 
 
@@ -54,9 +59,7 @@ def frame(release: Release, context: ReportContext) -> Iterator[sr.ContentItem]:
 
 def measurements(groups: Sequence[sr.ContentItem]) -> sr.ContentItem:
     """The container of `groups`."""
-    container = sr.ContainerContentItem(name=codes.IMAGING_MEASUREMENTS, relationship_type=_CONTAINS)
-    container.ContentSequence = sr.ContentSequence(groups)
-    return container
+    return container(codes.IMAGING_MEASUREMENTS, groups)
 
 
 def _observer(release: Release, context: ReportContext) -> sr.ObserverContext:
@@ -85,6 +88,7 @@ def measurement_group(
         measurements=[_number(finding)],
         source_images=[sr.SourceImageForMeasurementGroup(image.SOPClassUID, image.SOPInstanceUID) for image in used],
     )
+    group[0].ContinuityOfContent = "SEPARATE"  # highdicom writes CONTINUOUS
     if heat_map is not None and finding.key in heat_map.finding_keys:
         group[0].ContentSequence.append(explanation(heat_map))
     return group[0]
@@ -143,9 +147,7 @@ def _number(finding: Finding) -> sr.Measurement:
 
 def evaluations(items: Sequence[sr.ContentItem]) -> sr.ContainerContentItem:
     """TID 1500 row 12, which highdicom does not know: the decisions, then what a reader must know about them."""
-    container = sr.ContainerContentItem(name=codes.QUALITATIVE_EVALUATIONS, relationship_type=_CONTAINS)
-    container.ContentSequence = sr.ContentSequence(items)
-    return container
+    return container(codes.QUALITATIVE_EVALUATIONS, items)
 
 
 def _decisions(result: Result) -> list[sr.ContentItem]:

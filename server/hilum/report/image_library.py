@@ -8,6 +8,7 @@ from highdicom import sr
 from pydicom.dataset import Dataset
 
 from hilum.report import codes
+from hilum.report.containers import container
 from hilum.report.header import pair
 
 _CONTAINS = sr.RelationshipTypeValues.CONTAINS
@@ -16,11 +17,8 @@ _ACQUISITION = sr.RelationshipTypeValues.HAS_ACQ_CONTEXT
 
 def image_library(images: Sequence[Dataset]) -> sr.ContainerContentItem:
     """The container with one group of all images; each with what its header says of TID 1602 and 1603, and no more."""
-    group = sr.ContainerContentItem(name=codes.IMAGE_LIBRARY_GROUP, relationship_type=_CONTAINS)
-    group.ContentSequence = sr.ContentSequence([_entry(image) for image in images])
-    library = sr.ContainerContentItem(name=codes.IMAGE_LIBRARY, relationship_type=_CONTAINS)
-    library.ContentSequence = sr.ContentSequence([group])
-    return library
+    group = container(codes.IMAGE_LIBRARY_GROUP, [_entry(image) for image in images])
+    return container(codes.IMAGE_LIBRARY, [group])
 
 
 def _entry(image: Dataset) -> sr.ImageContentItem:

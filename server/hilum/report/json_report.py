@@ -16,6 +16,7 @@ from hilum.report.codes import device_uid
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.sources import Extracts
 from hilum.report.wording import caveats, meaning_of
+from hilum_preprocessing.errors import flag_meaning
 
 MEDIA_TYPE: Final = "application/json"
 SCHEMA: Final = "hilum/result/1.0"
@@ -150,6 +151,7 @@ def _source(image: SourceImage) -> dict[str, Any]:
         "reason_text": meaning_of(image.reason),
         "logits": dict(image.logits),
         "scores": dict(image.scores),
+        "flags": [{"flag": flag, "text": flag_meaning(flag)} for flag in image.flags],
         **_of_members({name: dict(scores) for name, scores in image.member_scores.items()}),
     }
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from hilum.domain import Decision, Outcome, Reason, Release, Result
+from hilum.domain import Decision, Outcome, Reason, Release, Result, SourceImage
 from hilum.report.context import HeatMap, ReportContext
+from hilum_preprocessing.errors import flag_meaning
 
 _LONG_STRING: Final = 64  # characters of LO (PS3.5 6.2)
+_LIST_COLUMN: Final = 32  # characters of it that worklists of viewers show
+# An image and its number in the order of arrival, by which JSON, REST and the page list it.
+_Numbered = tuple[int, SourceImage]
 DECISIONS: Final[Mapping[Decision, str]] = {
     Decision.PRESENT: "Present",
     Decision.ABSENT: "Absent",
@@ -18,12 +22,17 @@ DECISIONS: Final[Mapping[Decision, str]] = {
 
 
 def series_description(result: Result) -> str:
-    """Series Description: the line that a PACS shows before anybody opens the report."""
-    words = ["unverified"]
-    words += [] if result.is_calibrated else ["uncalibrated"]
-    words += [] if result.is_trained else ["untrained"]
-    what = "not analysed" if result.outcome is Outcome.NOT_ANALYSED else "findings"
-    return _with_release(f"AI CXR {what}, ", result.release, f" ({', '.join(words)})")
+    """Series Description: the line that a PACS shows before anybody opens the report, and often cuts.
+
+    Its first 32 characters are whole words: that a program wrote it, what holds of it above all, and which release it was.
+    """
+    is_analysed = result.outcome is not Outcome.NOT_ANALYSED
+    words = [] if result.is_trained else ["untrained"]
+    words += ["unverified"]
+    words += ["uncalibrated"] if is_analysed and not result.is_calibrated else []  # else there is no number
+    first, *others = words if is_analysed else ["not analysed", *words]
+    after = f" ({', '.join(others)})" if others else ""
+    return _with_release(f"AI CXR {first}, ", result.release, _LIST_COLUMN) + after
 
 
 def not_analysed(result: Result) -> str:
@@ -35,34 +44,36 @@ def heat_map_description(result: Result) -> str:
     """Series Description of heat maps."""
     words = [] if result.is_calibrated else ["uncalibrated"]
     words += [] if result.is_trained else ["untrained"]
-    return _with_release("AI heat map, not for diagnosis, ", result.release, f" ({', '.join(words)})" if words else "")
+    after = f" ({', '.join(words)})" if words else ""
+    return _with_release("AI heat map, not for diagnosis, ", result.release, _LONG_STRING - len(after)) + after
 
 
-def _with_release(before: str, release: str, after: str) -> str:
-    """One value of LO. Reports of several releases lie side by side; what must be known of their numbers is never cut, a release is."""
-    room = _LONG_STRING - len(before) - len(after)
+def _with_release(before: str, release: str, most: int) -> str:
+    """Reports of several releases lie side by side; what must be known of their numbers is never cut, a release is."""
+    room = most - len(before)
     if len(release) <= room:
-        return f"{before}{release}{after}"
+        return f"{before}{release}"
     end = room // 2  # both ends: names differ at the beginning, versions at the end
-    return f"{before}{release[: room - 1 - end]}~{release[-end:]}{after}"
+    return f"{before}{release[: room - 1 - end]}~{release[-end:]}"
 
 
 def caveats(result: Result, release: Release, context: ReportContext, heat_map: HeatMap | None = None) -> list[str]:
     """What a reader must know before reading a number, one sentence or two each."""
     said = [context.disclaimer, "Preliminary and unverified: no physician has confirmed this report."]
-    if not result.is_calibrated:
+    if result.findings and not result.is_calibrated:
         said.append("Uncalibrated: a score is the output of the model, not a probability.")
     if not result.is_trained:
         said.append(
             "Untrained: the weights of this release are not trained. For technical tests only; no finding is called present or absent."
         )
+    said += _image_remarks(result)
     if release.intended_use:
         said.append(f"Intended use: {release.intended_use}")
     if heat_map is not None and heat_map.left_out:
         said.append(f"No heat map: {heat_map.left_out}")
     if result.has_several_orders:
         said.append("The images name different Accession Numbers; this report has that of the image that gives it the patient.")
-    return [*said, *_unused(result), *_not_in_findings(result, release)]
+    return [*said, *_not_in_findings(result, release)]
 
 
 def meaning_of(reason: str | None) -> str | None:
@@ -72,12 +83,35 @@ def meaning_of(reason: str | None) -> str | None:
     return Reason(reason).meaning if reason in Reason._value2member_map_ else reason
 
 
-def _unused(result: Result) -> Iterator[str]:
+def _image_remarks(result: Result) -> Iterator[str]:
+    """For each reason why images were not used, then for each flag: its sentence, and of which images it holds."""
+    unused: dict[str | None, list[_Numbered]] = defaultdict(list)
+    flagged: dict[str, list[_Numbered]] = defaultdict(list)
+    for number, image in enumerate(result.source_images, 1):
+        if not image.is_used:
+            unused[image.reason].append((number, image))
+        for flag in image.flags:
+            flagged[flag].append((number, image))
     total = len(result.source_images)
-    counted = Counter(image.reason for image in result.source_images if not image.is_used)
-    for reason, count in counted.items():
-        images = f"{count} of {total} images" if total > 1 else "The only image"
-        yield f"{images} not used ({reason}): {meaning_of(reason)}"
+    for reason, images in unused.items():
+        how_many = f"{len(images)} of {total} images" if total > 1 else "The only image"
+        yield f"{how_many} not used ({reason}): {meaning_of(reason)}{_which(images, total)}"
+    for flag, images in flagged.items():
+        yield f"In doubt ({flag}): {flag_meaning(flag)}{_which(images, total)}"
+
+
+def _which(images: Sequence[_Numbered], total: int) -> str:
+    """The images by number, view and UID, where there are several; none by name where all are meant."""
+    if total == 1:
+        return ""
+    if len(images) == total:
+        return f" All {total} images."
+    return "".join(f" Image {number} of {total}: {_named(image)}." for number, image in images)
+
+
+def _named(image: SourceImage) -> str:
+    view = "view unknown" if image.view in (None, "", "UNKNOWN") else f"view {image.view}"
+    return f"{view}, SOP Instance UID {image.sop_instance_uid}"
 
 
 def _not_in_findings(result: Result, release: Release) -> Iterator[str]:

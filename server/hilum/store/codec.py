@@ -139,7 +139,7 @@ def result_of(row: Row) -> Result:
         outcome=Outcome(row.outcome),
         reason=row.outcome_reason,
         findings=tuple(_finding_of(item) for item in content["findings"]),
-        source_images=tuple(SourceImage(**item) for item in content["source_images"]),
+        source_images=tuple(_source_image_of(item) for item in content["source_images"]),
         is_trained=content["is_trained"],
         is_calibrated=content["is_calibrated"],
         preprocessing_version=content["preprocessing_version"],
@@ -151,6 +151,10 @@ def result_of(row: Row) -> Result:
         is_shadow=row.state == ResultState.SHADOW,
         has_several_orders=content.get("has_several_orders", False),  # a row of an earlier version does not say
     )
+
+
+def _source_image_of(item: dict[str, Any]) -> SourceImage:
+    return SourceImage(**{**item, "flags": tuple(item.get("flags", ()))})  # a row of an earlier version has none
 
 
 def _finding_of(item: dict[str, Any]) -> Finding:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from hilum.api.pages.result_box import ResultBox, result_box
 from hilum.api.pages.timeline import Event, timeline
-from hilum.api.pages.words import Chip, Moment, chip, count, meaning, moment, plain, study_chip
+from hilum.api.pages.words import Chip, Moment, chip, count, meaning, moment, plain, reading_words, study_chip
 from hilum.domain import DeliveryState, ReadingState, Reason, Release, ResultState, StudyState
 
 Item = Mapping[str, Any]
@@ -135,9 +135,8 @@ def _without_picture(image: Item) -> str:
 
 
 def _reading_line(reading: Item) -> ReadingLine:
-    said = [meaning(reading["reason"]), reading["detail"] or ""]
     release = f"{reading['release']} (shadow)" if reading.get("is_shadow") else reading["release"]
-    return ReadingLine(release, chip(reading["state"]), " ".join(part for part in said if part))
+    return ReadingLine(release, chip(reading["state"]), reading_words(reading))
 
 
 def _again(study: Item) -> Iterator[Again]:

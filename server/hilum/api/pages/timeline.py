@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hilum.api.pages.words import Chip, Moment, chip, count, document_words, duration, meaning, moment, plain
+from hilum.api.pages.words import Chip, Moment, chip, count, document_words, duration, meaning, moment, plain, reading_words
 from hilum.domain import DeliveryState
 
 Item = Mapping[str, Any]
@@ -65,8 +65,9 @@ def _deed(row: Item) -> _Raw:
 
 
 def _reading(number: int, reading: Item) -> _Raw:
-    said = " ".join(part for part in (meaning(reading["reason"]), reading["detail"] or "") if part)
-    return _Raw(reading["finished_at"], "analyse", f"Image {number} by {reading['release']}", chip(reading["state"]), said)
+    return _Raw(
+        reading["finished_at"], "analyse", f"Image {number} by {reading['release']}", chip(reading["state"]), reading_words(reading)
+    )
 
 
 def _result(result: Item) -> Iterator[_Raw]:

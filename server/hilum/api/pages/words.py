@@ -9,8 +9,9 @@ from typing import Any, Final, Literal
 
 from hilum.api.pages.painter import FAILED
 from hilum.api.pages.painting import GONE
-from hilum.domain import DeliveryState, Outcome, ReadingState, Reason, ResultState, StudyState
+from hilum.domain import DeliveryState, Outcome, ReadingState, Reason, ResultState, StudyState, flags_of
 from hilum.moments import iso
+from hilum_preprocessing.errors import flag_meaning
 
 Tone = Literal["good", "busy", "warn", "bad", "quiet"]
 Item = Mapping[str, Any]
@@ -74,6 +75,13 @@ def plain(word: str | None) -> str:
 def meaning(reason: str | None) -> str:
     """The sentence of a reason; a reason without one in plain words."""
     return Reason(reason).meaning if reason is not None and reason in Reason._value2member_map_ else plain(reason)
+
+
+def reading_words(reading: Item) -> str:
+    """Why there is no number, and what is in doubt about the image, in sentences."""
+    flags = flags_of(reading["state"], reading["reason"], reading["detail"])
+    said = [f"In doubt: {flag_meaning(flag)}" for flag in flags] or [reading["detail"] or ""]
+    return " ".join(part for part in (meaning(reading["reason"]), *said) if part)
 
 
 def document_words(kind: str) -> str:

@@ -75,9 +75,9 @@ class SrTemplate:
     def _tree(self, result: Result, images: Sequence[Extract], heat_map: HeatMap | None) -> bytes:
         parts = (
             self.context_items,
+            self.evaluations.fill(result, self.release, self.context, heat_map),
             self.library.fill(images),
             self.groups.fill(result, self.release, images, heat_map),
-            self.evaluations.fill(result, self.release, self.context, heat_map),
         )
         return b"".join(parts)
 
