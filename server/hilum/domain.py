@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Final
 
-_FLAG: Final = re.compile("[a-z][a-z0-9_]*")
-
 
 class Lane(IntEnum):
     """Priority from the door to the engine; a smaller number goes first."""
@@ -463,6 +461,9 @@ class Reading:
     def flags(self) -> tuple[str, ...]:
         """See `flags_of`."""
         return flags_of(self.state, self.reason, self.detail)
+
+
+_FLAG: Final = re.compile("[a-z][a-z0-9_]*")
 
 
 def flags_of(state: str, reason: str | None, detail: str | None) -> tuple[str, ...]:

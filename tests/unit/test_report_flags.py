@@ -87,6 +87,14 @@ def test_what_holds_of_all_images_is_said_once():
     assert said == f"In doubt (saturated): {Flag.SATURATED.meaning} All 2 images."
 
 
+def test_images_that_were_all_unused_are_counted_and_not_listed():
+    datasets = make_study(5, views=("PA", "AP"), rows=16, columns=16)
+    instances = [instance_of(dataset, number) for number, dataset in enumerate(datasets, 1)]
+    job = job_with([refused(item, "few_levels") for item in instances], instances)
+    (said,) = [comment for comment in comments_in(sent(job, RELEASE)[0]) if "images not used" in comment]
+    assert said == f"2 of 2 images not used (implausible_pixels): {Reason.IMPLAUSIBLE_PIXELS.meaning}"
+
+
 def test_each_of_several_flags_has_its_sentence():
     job = job_of("lossy_compressed, view_unknown", "view_unknown, few_levels")
     said = [comment for comment in comments_in(sent(job, RELEASE)[0]) if comment.startswith("In doubt")]

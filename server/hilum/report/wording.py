@@ -97,15 +97,14 @@ def _image_remarks(result: Result) -> Iterator[str]:
         how_many = f"{len(images)} of {total} images" if total > 1 else "The only image"
         yield f"{how_many} not used ({reason}): {meaning_of(reason)}{_which(images, total)}"
     for flag, images in flagged.items():
-        yield f"In doubt ({flag}): {flag_meaning(flag)}{_which(images, total)}"
+        is_of_all = len(images) == total > 1
+        yield f"In doubt ({flag}): {flag_meaning(flag)}{f' All {total} images.' if is_of_all else _which(images, total)}"
 
 
 def _which(images: Sequence[_Numbered], total: int) -> str:
-    """The images by number, view and UID, where there are several; none by name where all are meant."""
-    if total == 1:
-        return ""
+    """The images by number, view and UID; nothing where all are meant."""
     if len(images) == total:
-        return f" All {total} images."
+        return ""
     return "".join(f" Image {number} of {total}: {_named(image)}." for number, image in images)
 
 
