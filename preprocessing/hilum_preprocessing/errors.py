@@ -32,7 +32,7 @@ class Reason(StrEnum):
 class Flag(StrEnum):
     """What a reader of the result should know about an image that was analysed all the same.
 
-    Each has its sentence in `_FLAG_MEANING`, which reports show; `docs/states.md` is generated from it.
+    Each has its sentence in `_FLAG_MEANING`, which reports show.
     """
 
     LOSSY = "lossy_compressed"

@@ -441,7 +441,8 @@ class Identity:
 class Reading:
     """One release's output for one image, or the reason why there is none.
 
-    `detail` of an analysed image names its flags, and so does that of one that was refused for them (implausible_pixels).
+    `detail` of an analysed image names its flags, and so does that of one that was refused for
+    them (implausible_pixels).
     """
 
     id: int
@@ -467,7 +468,10 @@ _FLAG: Final = re.compile("[a-z][a-z0-9_]*")
 
 
 def flags_of(state: str, reason: str | None, detail: str | None) -> tuple[str, ...]:
-    """What a reading found in doubt about its image: values of `hilum_preprocessing.Flag`, of this version or another."""
+    """What is in doubt about the image of a reading: values of `hilum_preprocessing.Flag`.
+
+    A row of another version may hold values that this one does not know.
+    """
     has_flags = state == ReadingState.ANALYSED or reason == Reason.IMPLAUSIBLE_PIXELS
     named = tuple((detail or "").split(", ")) if has_flags else ()
     return named if all(_FLAG.fullmatch(name) for name in named) else ()

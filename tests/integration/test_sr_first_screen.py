@@ -1,4 +1,4 @@
-"""What a person sees of a report who opens it: the decisions by name, then the comments, and only then what programs read."""
+"""The first screen of a report: the decisions by name, then comments, then what programs read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.report_variants import VARIANTS, Built, make
 from tests.support.results import parse
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
-EVALUATIONS, LIBRARY, MEASUREMENTS, FINDINGS, SUMMARY = "C0034375", "111028", "126010", "121070", "111017"
+EVALUATIONS, LIBRARY, MEASUREMENTS, FINDINGS = "C0034375", "111028", "126010", "121070"
 NAMES = ("CR_mixed", "DX_doubted", "SC_untrained", "DX_calibrated", "CR_not_analysed")
 
 

@@ -1,4 +1,4 @@
-"""What the guard doubts about an image reaches the reader, in every document, and says which image it is."""
+"""What the guard doubts about an image stands in every document, and names the image."""
 
 from __future__ import annotations
 

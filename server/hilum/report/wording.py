@@ -22,9 +22,9 @@ DECISIONS: Final[Mapping[Decision, str]] = {
 
 
 def series_description(result: Result) -> str:
-    """Series Description: the line that a PACS shows before anybody opens the report, and often cuts.
+    """Series Description: the line that a PACS shows before anybody opens the report, and cuts.
 
-    Its first 32 characters are whole words: that a program wrote it, what holds of it above all, and which release it was.
+    Its first 32 characters are whole words: that it is AI, its state, and the release.
     """
     is_analysed = result.outcome is not Outcome.NOT_ANALYSED
     words = [] if result.is_trained else ["untrained"]
@@ -49,7 +49,7 @@ def heat_map_description(result: Result) -> str:
 
 
 def _with_release(before: str, release: str, most: int) -> str:
-    """Reports of several releases lie side by side; what must be known of their numbers is never cut, a release is."""
+    """At most so many characters: what must be known of the numbers is never cut, a release is."""
     room = most - len(before)
     if len(release) <= room:
         return f"{before}{release}"
@@ -84,7 +84,7 @@ def meaning_of(reason: str | None) -> str | None:
 
 
 def _image_remarks(result: Result) -> Iterator[str]:
-    """For each reason why images were not used, then for each flag: its sentence, and of which images it holds."""
+    """Of each reason why images were not used, then of each flag: its sentence, and the images."""
     unused: dict[str | None, list[_Numbered]] = defaultdict(list)
     flagged: dict[str, list[_Numbered]] = defaultdict(list)
     for number, image in enumerate(result.source_images, 1):
