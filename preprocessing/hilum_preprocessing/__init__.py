@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hilum_preprocessing.frames import decode_frames, reducible
     from hilum_preprocessing.guard import admitted, check_tags, tag_flags
     from hilum_preprocessing.header import PixelHeader
+    from hilum_preprocessing.level_doubts import level_flags
     from hilum_preprocessing.pixel_guard import PixelLimits, PixelStatistics, check_pixels, look, pixel_flags
     from hilum_preprocessing.prepare import Prepared, prepare_array, prepare_stored
     from hilum_preprocessing.recipes import RECIPES
@@ -52,6 +53,7 @@ __all__ = [
     "decode",
     "decode_frames",
     "decoding_for",
+    "level_flags",
     "look",
     "pixel_flags",
     "prepare_array",
@@ -72,6 +74,7 @@ _MODULES = MappingProxyType(
         **dict.fromkeys(("decode_frames", "reducible"), "frames"),
         **dict.fromkeys(("admitted", "check_tags", "tag_flags"), "guard"),
         "PixelHeader": "header",
+        "level_flags": "level_doubts",
         **dict.fromkeys(("PixelLimits", "PixelStatistics", "check_pixels", "look", "pixel_flags"), "pixel_guard"),
         **dict.fromkeys(("Prepared", "prepare_array", "prepare_stored"), "prepare"),
         "RECIPES": "recipes",

@@ -12,14 +12,13 @@ from pydicom.dataset import Dataset
 from hilum_preprocessing.bits import Decoded
 from hilum_preprocessing.codecs import CODECS
 from hilum_preprocessing.colour import to_grey
-from hilum_preprocessing.elements import word
+from hilum_preprocessing.elements import says
 from hilum_preprocessing.errors import Flag
 from hilum_preprocessing.frames import DEFAULT_MAXIMUM_PIXELS, decode_frame, reduce_frame, transfer_syntax_of
 from hilum_preprocessing.header import PixelHeader, require_pixel_data
 from hilum_preprocessing.luts import (
     NO_VOI,
-    LookupTable,
-    Rescale,
+    ModalityLut,
     Voi,
     modality_of,
     padding_of,
@@ -36,7 +35,8 @@ class StoredValues:
     """One frame as it is stored: no LUT, no inversion. May cross process boundaries.
 
     `array` (rows, columns) uint8, int8, uint16 or int16, within `bits_stored` bits, possibly read-only.
-    `padding` are the stored values, both ends included, that are no part of the picture.
+    `padding` are the stored values, both ends included, that are no part of the picture; `is_padding_unusable`: what the object says of
+    them makes no sense. `flags` hold for every specification; what the LUTs leave in doubt for one of them: `level_flags`.
     `presentation_lut_shape` IDENTITY, INVERSE, SEQUENCE or "". `pixel_aspect`: height of a pixel over its width, None: not known.
     `reduced` r: the array is the low-pass band after r levels, and its sample k lies at pixel 2^r * k of the picture, whose size is
     `size`; not in the middle of 2^r pixels. `ends`: smallest and largest stored value, where the decoder looked for them.
@@ -46,9 +46,10 @@ class StoredValues:
     bits_stored: int
     is_signed: bool
     is_monochrome1: bool
-    modality: Rescale | LookupTable | None = None
+    modality: ModalityLut = None
     voi: Voi = NO_VOI
     padding: tuple[int, int] | None = None
+    is_padding_unusable: bool = False
     flags: tuple[str, ...] = ()
     presentation_lut_shape: str = ""
     pixel_aspect: float | None = 1.0
@@ -98,7 +99,7 @@ def _reduced(dataset: Dataset, header: PixelHeader, reduce: int) -> StoredValues
 
 
 def _with_facts(dataset: Dataset, header: PixelHeader, decoded: Decoded) -> StoredValues:
-    voi = voi_of(dataset)
+    padding = padding_of(dataset, is_signed=header.is_signed)
     return StoredValues(
         array=decoded.array,
         ends=decoded.ends,
@@ -106,16 +107,17 @@ def _with_facts(dataset: Dataset, header: PixelHeader, decoded: Decoded) -> Stor
         is_signed=header.is_signed,
         is_monochrome1=header.is_monochrome1,
         modality=modality_of(dataset),
-        voi=voi,
-        padding=padding_of(dataset, is_signed=header.is_signed),
+        voi=voi_of(dataset),
+        padding=padding.values,
+        is_padding_unusable=padding.is_unusable,
         presentation_lut_shape=presentation_lut_shape_of(dataset),
         pixel_aspect=pixel_aspect_of(dataset),
-        flags=_flags(dataset, (*decoded.flags, *((Flag.VOI_UNUSABLE,) if voi.is_unusable else ()))),
+        flags=_flags(dataset, decoded.flags),
     )
 
 
 def _flags(dataset: Dataset, seen: Iterable[Flag]) -> tuple[str, ...]:
     uid = transfer_syntax_of(dataset)
-    is_lossy = word(dataset, "LossyImageCompression") == "01" or (uid in CODECS and CODECS[uid].is_lossy)
+    is_lossy = says(dataset, "LossyImageCompression", "01") or (uid in CODECS and CODECS[uid].is_lossy)
     # A codestream may say so, too.
     return tuple(dict.fromkeys(flag.value for flag in (*((Flag.LOSSY,) if is_lossy else ()), *seen)))

@@ -109,6 +109,14 @@ def word(dataset: Dataset, keyword: str) -> str:
     return ""
 
 
+def says(dataset: Dataset, keyword: str, wanted: str) -> bool:
+    """Whether the first value of a textual attribute is this word. What cannot be read says nothing."""
+    try:
+        return word(dataset, keyword) == wanted
+    except NotAnalysable:
+        return False
+
+
 def _word(value: Any) -> str:  # noqa: ANN401 - any value that an attribute can have
     return str(value).strip().upper()
 

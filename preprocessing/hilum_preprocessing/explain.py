@@ -17,6 +17,7 @@ from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues
 from hilum_preprocessing.decoding import decoding_for
 from hilum_preprocessing.grayscale import LevelTable, level_table
 from hilum_preprocessing.guard import check_tags, tag_flags
+from hilum_preprocessing.level_doubts import level_flags
 from hilum_preprocessing.pixel_guard import PixelLimits, look, pixel_flags
 from hilum_preprocessing.placement import Placement, place
 from hilum_preprocessing.prepare import prepare_stored
@@ -47,7 +48,8 @@ def explain(dataset: Dataset, spec: InputSpec, maximum_pixels: int = DEFAULT_MAX
     """An RGB picture of four panels side by side, a histogram under each. Raises NotAnalysable as `prepare` does."""
     view = check_tags(dataset, spec)
     stored = decoding_for(dataset, spec).of(dataset, maximum_pixels)
-    flags = (*stored.flags, *tag_flags(dataset, spec, view), *pixel_flags(look(stored), PixelLimits()))
+    of_header = (*level_flags(stored, spec), *tag_flags(dataset, spec, view))
+    flags = (*stored.flags, *of_header, *pixel_flags(look(stored), PixelLimits()))
     headline = f"{spec.version}   view {view}   " + (f"flags: {', '.join(flags)}" if flags else "no flags")
     return _drawn(headline, _panels(stored, spec))
 

@@ -26,13 +26,18 @@ def extent(array: NDArray[Any], padding: tuple[int, int] | None, ends: tuple[int
     if padding is None:
         return smallest, largest
     low, high = padding
-    if low <= smallest and largest <= high:
+    if covers(padding, (smallest, largest)):
         raise NotAnalysable(Reason.CONSTANT_IMAGE, "all pixels are padding")
     if low <= smallest <= high:
         smallest = high + 1 + _least(array, high + 1, 1)
     if low <= largest <= high:
         largest = low - 1 - _least(array, low - 1, -1)
     return smallest, largest
+
+
+def covers(padding: tuple[int, int], ends: tuple[int, int]) -> bool:
+    """Whether all values between these ends are padding."""
+    return padding[0] <= ends[0] and ends[1] <= padding[1]
 
 
 def _least(array: NDArray[Any], origin: int, sign: int) -> int:

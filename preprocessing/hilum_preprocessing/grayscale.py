@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from hilum_preprocessing.bounded import BoundedCache
 from hilum_preprocessing.decode import StoredValues
 from hilum_preprocessing.errors import NotAnalysable, Reason
-from hilum_preprocessing.extent import counts, extent
+from hilum_preprocessing.extent import counts, covers, extent
 from hilum_preprocessing.intensity import apply_intensity
 from hilum_preprocessing.lines import slope_of
-from hilum_preprocessing.luts import LookupTable, Rescale
+from hilum_preprocessing.lookup_table import LookupTable
+from hilum_preprocessing.luts import Rescale, Unusable
 from hilum_preprocessing.operations import EqualizeHist, Percentile, ToUint8
 from hilum_preprocessing.polarity import invert_after_uint8, is_inverted, with_polarity
 from hilum_preprocessing.reduction import takes_statistics
@@ -27,7 +28,7 @@ from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.tables import Levels, LevelTable, Values
 from hilum_preprocessing.voi import apply_voi, look_up, windowed
 
-__all__ = ["LevelTable", "finished", "level_table", "windowed"]
+__all__ = ["LevelTable", "finished", "level_table", "windowed", "without_unusable"]
 
 _CACHE_BYTES: Final = 16 << 20  # a dozen tables; a device sends the same kind of object all day
 _LOOKUP_BYTES: Final = 2 * 65536 * (4 + 1)  # a table's lookups in floats and in grey levels, by two types of stored values
@@ -46,6 +47,11 @@ def level_table(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | N
     levels = _levels(_nominal(stored, _observed(stored, spec, ends), _counts(stored, spec)), stored, spec)
     _require_contrast(levels.picture)
     return LevelTable(_first(stored), levels.values, levels.observed)
+
+
+def without_unusable(stored: StoredValues) -> StoredValues:
+    """The same without a modality LUT that cannot be used: for a display, which shows what there is."""
+    return replace(stored, modality=None) if isinstance(stored.modality, Unusable) else stored
 
 
 def _key_of(stored: StoredValues, spec: InputSpec) -> Hashable | None:
@@ -131,7 +137,12 @@ def _observed(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | Non
 
 def _extent(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None) -> tuple[int, int]:
     """Smallest and largest stored value of the picture, without padding unless the recipe keeps it in (PS3.3 C.7.5.1.1.2)."""
-    return extent(stored.array, None if spec.source.padding == "keep" else stored.padding, ends)
+    padding = None if spec.source.padding == "keep" else stored.padding
+    if padding is not None and not takes_statistics(spec):
+        ends = ends or (int(stored.array.min()), int(stored.array.max()))
+        # A padding that covers the whole picture makes no sense, and nothing but statistics would need it.
+        padding = None if covers(padding, ends) else padding
+    return extent(stored.array, padding, ends)
 
 
 def _counts(stored: StoredValues, spec: InputSpec) -> NDArray[np.int64] | None:
@@ -165,6 +176,8 @@ def _modality(levels: Levels, stored: StoredValues) -> Levels:
             return levels.map(lambda value: slope * value + intercept)
         case LookupTable() as table:
             return look_up(levels, table)
+        case Unusable(detail):
+            raise NotAnalysable(Reason.CORRUPT_HEADER, detail)
         case None:
             return levels
 

@@ -37,7 +37,7 @@ class PixelHeader:
         photometric = word(dataset, "PhotometricInterpretation")
         if not photometric:
             required(dataset, "PhotometricInterpretation")
-        bits_stored = integer(dataset, "BitsStored")
+        bits_stored, samples = integer(dataset, "BitsStored"), integer(dataset, "SamplesPerPixel")
         header = cls(
             rows=integer(dataset, "Rows"),
             columns=integer(dataset, "Columns"),
@@ -47,9 +47,10 @@ class PixelHeader:
             high_bit=integer(dataset, "HighBit", default=bits_stored - 1),
             is_signed=integer(dataset, "PixelRepresentation") == 1,
             photometric=photometric,
-            samples=integer(dataset, "SamplesPerPixel"),
+            samples=samples,
             frames=max(1, _not_negative(integer(dataset, "NumberOfFrames", default=1))),
-            is_planar=integer(dataset, "PlanarConfiguration", default=0) == 1,
+            # PS3.3 C.7.6.3: it stands with several samples, and says nothing of one.
+            is_planar=samples > 1 and integer(dataset, "PlanarConfiguration", default=0) == 1,
         )
         header._check()
         return header

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 
-from hilum_preprocessing.elements import element, first_item, numbers, required, word, words
+from hilum_preprocessing.elements import element, first_item, numbers, word, words
 from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.lookup_table import LookupTable, lookup_table
 from hilum_preprocessing.source import Function
 
 T = TypeVar("T")
@@ -28,22 +27,14 @@ class Rescale:
 
 
 @dataclass(frozen=True, slots=True)
-class LookupTable:
-    """`entries[0]` is for every input up to `first`, `entries[-1]` for all beyond the last. Output range 0..2^bits - 1."""
+class Unusable:
+    """Something stands there, and nothing can be done by it. `detail`: what is wrong, for a specification that needs it."""
 
-    first: int
-    entries: NDArray[np.float64]
-    bits: int
+    detail: str
 
-    def first_for(self, low: float, high: float) -> int:
-        """`first` among inputs from low to high. It has their sign (PS3.3 C.11.1.1.1 and C.11.2.1.1), which implicit VR does not tell.
 
-        So pydicom takes it for unsigned inside a sequence of undefined length, and for the pixels' where a rescale changed the sign.
-        """
-        if low < 0 and self.first > high and self.first >= _WORDS // 2:
-            return self.first - _WORDS
-        # All of such a table would lie below its inputs.
-        return self.first + _WORDS if low >= 0 and self.first < 0 and self.first + len(self.entries) <= low else self.first
+ModalityLut = Rescale | LookupTable | Unusable | None
+"""What maps stored values to the manufacturer's own units; None: nothing does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +68,29 @@ class Voi:
 NO_VOI = Voi(None, None, is_unusable=False)
 
 
-def modality_of(dataset: Dataset) -> Rescale | LookupTable | None:
-    """The modality LUT: a sequence, else slope and intercept, else None (PS3.3 C.11.1)."""
-    item = first_item(dataset, "ModalityLUTSequence")
-    if item is not None:
-        return _lookup_table(item)
+def modality_of(dataset: Dataset) -> ModalityLut:
+    """The modality LUT: a sequence, else slope and intercept, else None (PS3.3 C.11.1).
+
+    What cannot be used is `Unusable`: a recipe that needs none must not fail. A slope without an intercept has
+    the intercept 0, an intercept without a slope the slope 1.
+    """
+    try:
+        item = first_item(dataset, "ModalityLUTSequence")
+        return _rescale(dataset) if item is None else lookup_table(item)
+    except NotAnalysable as error:
+        return Unusable(error.detail)
+
+
+def _rescale(dataset: Dataset) -> Rescale | None:
     slope, intercept = numbers(dataset, "RescaleSlope"), numbers(dataset, "RescaleIntercept")
     if not slope and not intercept:
         return None
-    if len(slope) != 1 or len(intercept) != 1 or slope[0] == 0:
-        raise NotAnalysable(Reason.CORRUPT_HEADER, "Rescale Slope and Intercept are not one number each, or the slope is 0")
-    return Rescale(slope[0], intercept[0] + 0.0)  # -0 becomes 0: equal intercepts must give equal bits, whichever came first
+    if len(slope) > 1 or len(intercept) > 1:
+        raise NotAnalysable(Reason.CORRUPT_HEADER, "Rescale Slope and Rescale Intercept are not one number each")
+    if slope and slope[0] == 0:
+        raise NotAnalysable(Reason.CORRUPT_HEADER, "Rescale Slope is 0")
+    # + 0.0: -0 becomes 0. Equal intercepts must give equal bits, whichever came first.
+    return Rescale(slope[0] if slope else 1.0, (intercept[0] if intercept else 0.0) + 0.0)
 
 
 def voi_of(dataset: Dataset) -> Voi:
@@ -126,45 +129,25 @@ def _window(centre: float, width: float, function: Function) -> Window | None:
 
 def _first_voi_lut(dataset: Dataset) -> LookupTable | None:
     item = first_item(dataset, "VOILUTSequence")
-    return None if item is None else _lookup_table(item)
+    return None if item is None else lookup_table(item)
 
 
-def _lookup_table(item: Dataset) -> LookupTable:
-    descriptor = numbers(item, "LUTDescriptor")
-    if len(descriptor) != 3 or not 8 <= descriptor[2] <= 16:
-        raise NotAnalysable(Reason.CORRUPT_HEADER, "LUT Descriptor is not three numbers with 8 to 16 bits")
-    count, first, bits = (int(part) for part in descriptor)
-    count = count % 65536 or 65536  # PS3.3 C.11.1.1: 0 means 65536; read as SS, large counts are negative
-    entries = _entries(required(item, "LUTData"), count)
-    if len(entries) < count:
-        raise NotAnalysable(Reason.CORRUPT_HEADER, f"LUT Data holds {len(entries)} of {count} entries")
-    return LookupTable(first, (entries[:count].astype(np.int64) & ((1 << bits) - 1)).astype(np.float64), bits)
+class Padding(NamedTuple):
+    """`values`: stored values that are no part of the picture, both ends included. `is_unusable`: what is said makes no sense."""
+
+    values: tuple[int, int] | None
+    is_unusable: bool = False
 
 
-def _entries(data: Any, count: int) -> NDArray[Any]:  # noqa: ANN401 - US, SS or OW
-    """LUT Data as numbers: a list (US, SS), or bytes (OW) of 16-bit words, or of 8-bit entries packed two to a word."""
-    if not isinstance(data, bytes):
-        return np.asarray(element_list(data))
-    # Explicit big endian objects are refused before this; everything else is little endian.
-    return np.frombuffer(data, "u1") if len(data) < 2 * count else np.frombuffer(data[: 2 * count], "<u2")
-
-
-def element_list(data: Any) -> list[int]:  # noqa: ANN401 - one value or several
-    """The values of a multi-valued attribute as whole numbers."""
-    try:
-        return [int(part) for part in (data if hasattr(data, "__len__") else [data])]
-    except (ValueError, TypeError, OverflowError):  # the last for an infinite one
-        raise NotAnalysable(Reason.CORRUPT_HEADER, "LUT Data is not a list of whole numbers") from None
-
-
-def padding_of(dataset: Dataset, *, is_signed: bool) -> tuple[int, int] | None:
-    """Stored values that are no part of the picture, both ends included (PS3.3 C.7.5.1.1.2)."""
-    value = element(dataset, "PixelPaddingValue")
-    limit = element(dataset, "PixelPaddingRangeLimit")
-    if not isinstance(value, int):
-        return None
-    low, high = sorted(_of_sign(end, is_signed=is_signed) for end in (value, limit if isinstance(limit, int) else value))
-    return low, high
+def padding_of(dataset: Dataset, *, is_signed: bool) -> Padding:
+    """Pixel Padding Value and its Range Limit (PS3.3 C.7.5.1.1.2). What cannot be used is left out and noted."""
+    value, is_unreadable = _or_unusable(lambda of: element(of, "PixelPaddingValue"), dataset)
+    limit, has_unreadable_limit = _or_unusable(lambda of: element(of, "PixelPaddingRangeLimit"), dataset)
+    is_unusable = is_unreadable or has_unreadable_limit or not all(isinstance(end, int | None) for end in (value, limit))
+    if is_unusable or value is None:
+        return Padding(None, is_unusable)
+    low, high = sorted(_of_sign(end, is_signed=is_signed) for end in (value, value if limit is None else limit))
+    return Padding((low, high))
 
 
 def _of_sign(value: int, *, is_signed: bool) -> int:

@@ -16,6 +16,7 @@ from hilum_preprocessing.decoding import decoding_for
 from hilum_preprocessing.geometry import apply_to_pixels
 from hilum_preprocessing.grayscale import finished, level_table
 from hilum_preprocessing.guard import admitted, tag_flags
+from hilum_preprocessing.level_doubts import level_flags
 from hilum_preprocessing.resample import require_full_float32
 from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.stored_pixels import pixels_of_stored, stored_extremes, words_of
@@ -42,7 +43,7 @@ def prepare(
     """
     view, header = admitted(dataset, spec)
     stored = decoding_for(dataset, spec).of(dataset, maximum_pixels, header)
-    flags = (*stored.flags, *tag_flags(dataset, spec, view))
+    flags = (*stored.flags, *level_flags(stored, spec), *tag_flags(dataset, spec, view))
     return Prepared(prepare_stored(stored, spec, device), view, flags)
 
 

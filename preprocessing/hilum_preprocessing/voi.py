@@ -6,7 +6,8 @@ import numpy as np
 
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.intensity import stretch
-from hilum_preprocessing.luts import LookupTable, Voi, Window
+from hilum_preprocessing.lookup_table import LookupTable
+from hilum_preprocessing.luts import Voi, Window
 from hilum_preprocessing.source import Source
 from hilum_preprocessing.tables import Levels, Values
 
@@ -15,12 +16,21 @@ def apply_voi(levels: Levels, voi: Voi, source: Source, bits_stored: int) -> Lev
     """Levels after the modality LUT to levels after the VOI. Raises NotAnalysable where there is none and the specification needs one."""
     if source.voi == "none":
         return levels
+    match chosen(voi, source):
+        case LookupTable() as table:
+            return look_up(levels, table)
+        case Window() as window:
+            return _through_window(levels, window, source, bits_stored)
+        case None:
+            return _without_voi(levels, source, bits_stored)
+
+
+def chosen(voi: Voi, source: Source) -> LookupTable | Window | None:
+    """What a specification that takes a VOI applies; None: the object has nothing usable of that kind."""
+    if source.voi == "none":
+        return None
     window, lut = window_of(voi, source), _lut_of(voi, source)
-    if lut is not None and (window is None or source.voi_prefer == "lut"):
-        return look_up(levels, lut)
-    if window is not None:
-        return _through_window(levels, window, source, bits_stored)
-    return _without_voi(levels, source, bits_stored)
+    return lut if lut is not None and (window is None or source.voi_prefer == "lut") else window
 
 
 def window_of(voi: Voi, source: Source) -> Window | None:

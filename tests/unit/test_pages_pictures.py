@@ -51,6 +51,16 @@ def test_monochrome1_shows_its_smallest_value_white() -> None:
     assert np.array_equal(shown(ramp(16, 16), PhotometricInterpretation="MONOCHROME1"), 255 - shown(ramp(16, 16)))
 
 
+def test_a_modality_lut_that_cannot_be_used_hides_no_picture() -> None:
+    assert np.array_equal(shown(ramp(16, 16), RescaleSlope=0, RescaleIntercept=0), shown(ramp(16, 16)))
+
+
+def test_a_table_of_another_depth_than_it_says_is_no_black_picture() -> None:
+    item = Dataset()
+    item.LUTDescriptor, item.LUTData = [4096, 0, 16], list(range(4096))
+    assert np.array_equal(shown(ramp(16, 16), VOILUTSequence=Sequence([item])), shown(ramp(16, 16)))
+
+
 def test_the_objects_own_window_is_used() -> None:
     """PS3.3 C.11.2.1.2: below c - 0.5 - (w-1)/2 black, above c - 0.5 + (w-1)/2 white."""
     picture = shown(ramp(64, 64), WindowCenter=1000, WindowWidth=200)

@@ -10,7 +10,7 @@ from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
-from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, decode, read_file
+from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, decode, level_flags, read_file
 from hilum_preprocessing.grayscale import level_table, windowed
 from hilum_preprocessing.lines import line_of
 from hilum_preprocessing.luts import Window
@@ -97,7 +97,8 @@ def test_modality_lut_comes_before_the_window():
 def test_a_window_against_the_rules_counts_as_missing_and_is_flagged(window):
     """Trap 7."""
     dataset = radiograph(ramp(16, 16), 12, **window)
-    assert Flag.VOI_UNUSABLE in decode(dataset).flags
+    assert level_flags(decode(dataset), source(voi="first_window")) == (Flag.VOI_UNUSABLE,)
+    assert level_flags(decode(dataset), source(voi="none")) == (), "nobody asks for it"
     assert np.array_equal(levels(dataset, source(voi="first_window", missing_voi="identity")), ramp(16, 16))
     with pytest.raises(NotAnalysable) as refused:
         levels(dataset, source(voi="first_window", missing_voi="reject"))
@@ -109,12 +110,12 @@ def test_a_window_that_is_no_number_counts_as_missing(text):
     dataset = radiograph(ramp(16, 16), 12, WindowCenter="2000", WindowWidth="100")
     dataset["WindowWidth"]._value = text
     assert decode(dataset).voi.window is None
-    assert Flag.VOI_UNUSABLE in decode(dataset).flags
+    assert level_flags(decode(dataset), source(voi="first_window")) == (Flag.VOI_UNUSABLE,)
 
 
 def test_no_window_at_all_is_no_flag():
     dataset = radiograph(ramp(16, 16), 12)
-    assert decode(dataset).flags == ()
+    assert level_flags(decode(dataset), source(voi="first_window")) == ()
     assert np.array_equal(levels(dataset, source(voi="first_window")), ramp(16, 16))
 
 
@@ -226,7 +227,8 @@ def test_window_or_lut_by_preference_when_both_are_there():
 def test_a_broken_voi_lut_fails_only_the_recipe_that_needs_it(broken):
     dataset = radiograph(ramp(16, 16), 12, VOILUTSequence=broken)
     assert np.array_equal(levels(dataset, source(voi="none")), ramp(16, 16))
-    assert Flag.VOI_UNUSABLE in decode(dataset).flags
+    assert level_flags(decode(dataset), source(voi="none")) == ()
+    assert level_flags(decode(dataset), source(voi="lut_sequence")) == (Flag.VOI_UNUSABLE,)
     with pytest.raises(NotAnalysable):
         levels(dataset, source(voi="lut_sequence", missing_voi="reject"))
 

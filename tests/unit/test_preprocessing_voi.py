@@ -10,7 +10,7 @@ from pydicom.dataset import Dataset
 from pydicom.pixels import apply_modality_lut, apply_windowing
 from pydicom.sequence import Sequence
 
-from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, SpecError, decode
+from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, SpecError, decode, level_flags
 from hilum_preprocessing.grayscale import level_table
 from tests.support.radiograph import radiograph, ramp, spec
 
@@ -65,8 +65,10 @@ def test_a_window_that_is_not_there_counts_as_missing(fields):
 def test_an_unusable_second_window_hurts_nobody_who_takes_the_first():
     dataset = radiograph(ramp(16, 16), 12, WindowCenter=["1000", "3000"], WindowWidth=["500", "0"])
     assert np.array_equal(levels(dataset, source(voi="first_window")), windowed("1000", "500"))
-    assert Flag.VOI_UNUSABLE not in decode(dataset).flags
-    assert np.array_equal(levels(dataset, source(voi="window_index", window_index=1)), ramp(16, 16))
+    assert level_flags(decode(dataset), source(voi="first_window")) == ()
+    second = source(voi="window_index", window_index=1)
+    assert np.array_equal(levels(dataset, second), ramp(16, 16))
+    assert level_flags(decode(dataset), second) == (Flag.VOI_UNUSABLE,)
 
 
 def test_a_fixed_window_has_its_function_and_comes_after_the_modality_lut():

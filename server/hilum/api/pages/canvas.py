@@ -14,7 +14,7 @@ from pydicom import Dataset, dcmread
 
 from hilum_preprocessing import InputSpec, NotAnalysable, Reason, StoredValues, decode, read_file
 from hilum_preprocessing.elements import MALFORMED, integer
-from hilum_preprocessing.grayscale import level_table
+from hilum_preprocessing.grayscale import level_table, without_unusable
 from hilum_preprocessing.luts import NO_VOI
 from hilum_preprocessing.operations import IntensityOp, Maxval, MinMax, ToUint8
 from hilum_preprocessing.spec import Source, Target
@@ -49,6 +49,7 @@ def display(stored: StoredValues) -> NDArray[np.uint8]:
 
     Without a VOI, or with one that shows nothing of this picture, from its smallest to its largest value.
     """
+    stored = without_unusable(stored)
     if stored.voi.window is not None or stored.voi.lut is not None:
         try:
             return _levels(stored, Maxval("bits"))

@@ -1,0 +1,54 @@
+"""What the header leaves in doubt about the grey levels of one specification: flags of the steps that it applies. Torch-free."""
+
+from __future__ import annotations
+
+from hilum_preprocessing.decode import StoredValues
+from hilum_preprocessing.errors import Flag
+from hilum_preprocessing.lookup_table import LookupTable
+from hilum_preprocessing.luts import Voi, Window
+from hilum_preprocessing.reduction import takes_statistics
+from hilum_preprocessing.source import Source
+from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.voi import chosen
+
+
+def level_flags(stored: StoredValues, spec: InputSpec) -> tuple[str, ...]:
+    """Flags of the modality LUT, the VOI, the padding and the polarity, where this specification uses them. Never raises."""
+    source = spec.source
+    seen = {
+        Flag.VOI_UNUSABLE: _is_voi_unusable(stored.voi, source),
+        **dict.fromkeys(_flags_of_tables(stored, source), True),
+        Flag.PADDING_UNUSABLE: stored.is_padding_unusable and source.padding != "keep" and takes_statistics(spec),
+        Flag.POLARITY_DOUBTFUL: _is_polarity_doubtful(stored, source),
+    }
+    return tuple(flag.value for flag, is_seen in seen.items() if is_seen)
+
+
+def _is_voi_unusable(voi: Voi, source: Source) -> bool:
+    """The object offers a window or a table against the rules, or the very window that is meant is one."""
+    if source.voi in ("none", "fixed"):
+        return False
+    is_window_broken = source.voi == "window_index" and None in voi.windows[source.window_index : source.window_index + 1]
+    return voi.is_unusable or is_window_broken or (chosen(voi, source) is None and None in voi.windows)
+
+
+def _flags_of_tables(stored: StoredValues, source: Source) -> tuple[Flag, ...]:
+    """Of the tables that are applied. The depth of one counts where its range becomes that of the levels."""
+    modality = stored.modality if source.modality_lut == "apply" else None
+    voi = chosen(stored.voi, source)
+    has_range_of_modality = voi is None or (isinstance(voi, Window) and source.window_output == "modality_range")
+    tables = ((modality, has_range_of_modality), (voi, True))
+    found = [
+        flag
+        for table, is_range_used in tables
+        if isinstance(table, LookupTable)
+        for flag in (table.count_flag, table.depth_flag if is_range_used else None)
+    ]
+    return tuple(flag for flag in found if flag is not None)
+
+
+def _is_polarity_doubtful(stored: StoredValues, source: Source) -> bool:
+    """Photometric Interpretation and Presentation LUT Shape contradict each other (PS3.3 C.8.11.3), and one of them decides."""
+    is_acted_on = source.monochrome1 != "ignore" or source.presentation_lut == "honour"
+    shape = stored.presentation_lut_shape
+    return is_acted_on and shape in ("IDENTITY", "INVERSE") and (shape == "INVERSE") != stored.is_monochrome1
