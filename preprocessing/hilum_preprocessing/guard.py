@@ -13,9 +13,10 @@ from pydicom.uid import (
     SecondaryCaptureImageStorage,
 )
 
-from hilum_preprocessing.elements import word
+from hilum_preprocessing.elements import says, word
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader, require_pixel_data
+from hilum_preprocessing.orientation import orientation_flags
 from hilum_preprocessing.population import age_years
 from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.views import View, view_of
@@ -63,16 +64,10 @@ def tag_flags(dataset: Dataset, spec: InputSpec, view: View) -> tuple[str, ...]:
     seen = {
         Flag.VIEW_UNKNOWN: view == "UNKNOWN",
         Flag.AGE_UNKNOWN: spec.population.minimum_age_years > 0 and age_years(dataset) is None,
-        Flag.BURNED_IN_TEXT: _says_yes(dataset, "BurnedInAnnotation"),
+        Flag.BURNED_IN_TEXT: says(dataset, "BurnedInAnnotation", "YES"),
     }
-    return tuple(flag.value for flag, is_seen in seen.items() if is_seen)
-
-
-def _says_yes(dataset: Dataset, keyword: str) -> bool:
-    try:
-        return word(dataset, keyword) == "YES"
-    except NotAnalysable:
-        return False
+    found = (*(flag for flag, is_seen in seen.items() if is_seen), *orientation_flags(dataset, spec.source, view))
+    return tuple(flag.value for flag in found)
 
 
 def _check_modality(dataset: Dataset) -> None:

@@ -81,6 +81,12 @@ class Source:
     pixel_aspect: Literal["ignore", "resample", "reject_if_not_square"] = read_by(
         one_of("ignore", "resample", "reject_if_not_square"), "ignore", "pixels that are not square within half a percent", is_later=True
     )
+    orientation: Literal["as_stored", "patient"] = read_by(
+        one_of("as_stored", "patient"),
+        "as_stored",
+        "patient: a frontal view that Patient Orientation says is mirrored, upside down or on its side is turned to L\\F",
+        is_later=True,
+    )
     allow_reduced_decode: Literal[0, "auto"] = read_by(
         fields.word_or(fields.number_of(0), "auto"), 0, "whether wavelet codestreams may be decoded at a lower resolution", is_later=True
     )

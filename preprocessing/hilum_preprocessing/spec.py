@@ -27,7 +27,7 @@ ALGORITHM = "hp1"
 """Generation of the arithmetic. Raise it when the same specification would give other tensors."""
 
 
-_BESIDE_A_RECIPE = {"source.allow_reduced_decode", "source.frames", "source.pixel_aspect", "source.rgb"}
+_BESIDE_A_RECIPE = {"source.allow_reduced_decode", "source.frames", "source.orientation", "source.pixel_aspect", "source.rgb"}
 
 
 @dataclass(frozen=True, slots=True)

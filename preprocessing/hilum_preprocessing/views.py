@@ -8,6 +8,7 @@ from typing import Literal
 from pydicom.dataset import Dataset
 
 from hilum_preprocessing.elements import first_item, word, words
+from hilum_preprocessing.orientation import directions_of
 
 View = Literal["PA", "AP", "LATERAL", "UNKNOWN"]
 
@@ -56,7 +57,7 @@ def _from_code(dataset: Dataset) -> View | None:
 
 def _from_orientation(dataset: Dataset) -> View | None:
     """A row that runs to the patient's front or back is a picture from the side (PS3.3 C.7.6.1.1.1)."""
-    return "LATERAL" if word(dataset, "PatientOrientation")[:1] in ("A", "P") else None
+    return "LATERAL" if directions_of(dataset).axes[0] == "AP" else None
 
 
 def _from_text(texts: list[str]) -> View | None:

@@ -12,10 +12,10 @@ from hilum.domain import Decision
 from hilum.report.heat_map import overlay
 from hilum.report.heat_map.blocks import Line, words
 from hilum.report.heat_map.choice import HeatMapLeftOut, chosen_findings, chosen_images, grid_of, shown_on
-from hilum.report.heat_map.display import displayed
+from hilum.report.heat_map.display import displayed, grey_levels
 from hilum.report.heat_map.panel import Panel, beside_each_other, pictured
 from hilum.report.heat_map.sheet import Row, heading, sheet
-from hilum_preprocessing import decode
+from hilum_preprocessing import InputSpec, decode
 from hilum_preprocessing.luts import Voi, Window
 from hilum_preprocessing.operations import CentreCrop, Resize
 from hilum_preprocessing.placement import place
@@ -122,6 +122,24 @@ def test_an_image_without_a_window_is_shown_from_its_darkest_to_its_brightest():
 def test_a_window_that_shows_nothing_gives_way():
     stored = dataclasses.replace(decode(radiograph(ramp(40, 50), bits_stored=12)), voi=Voi(Window(90000, 10), None, is_unusable=False))
     assert displayed(stored).std() > 50
+
+
+@pytest.mark.parametrize("orientation", ["patient", "as_stored"])
+def test_a_picture_that_was_turned_for_the_model_is_shown_as_it_saw_it(tmp_path, orientation):
+    """Cells are drawn where the model saw them; a picture in another orientation would have them beside what they mean."""
+    upright = ramp(90, 70).astype(np.uint16)
+    given = InputSpec.from_mapping({"recipe": "torchxrayvision_224", "source": {"orientation": orientation}})
+    for name, array, letters in (("upright", upright, "L\\F"), ("lying", np.ascontiguousarray(upright[::-1].T), "H\\L")):
+        radiograph(array, 12, PatientOrientation=letters, SOPInstanceUID="1.2").save_as(tmp_path / name, enforce_file_format=True)
+    (expected, place_of_upright), (found, place_of_lying) = (grey_levels(tmp_path / name, given, 1 << 20) for name in ("upright", "lying"))
+    is_turned = orientation == "patient"
+    assert np.array_equal(found, expected if is_turned else expected[::-1].T)
+    assert (place_of_lying == place_of_upright) == is_turned
+
+
+def test_a_modality_lut_that_cannot_be_used_hides_no_picture():
+    broken = decode(radiograph(ramp(40, 50), 12, RescaleSlope="0", RescaleIntercept="0"))
+    assert np.array_equal(displayed(broken), displayed(decode(radiograph(ramp(40, 50), 12))))
 
 
 def result_of(count: int = 1, **changes: object):

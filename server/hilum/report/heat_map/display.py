@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilum.report.heat_map.choice import HeatMapLeftOut
-from hilum_preprocessing import InputSpec, NotAnalysable, StoredValues, decode, read_file
-from hilum_preprocessing.grayscale import level_table
+from hilum_preprocessing import InputSpec, NotAnalysable, StoredValues, decoding_for, read_file
+from hilum_preprocessing.grayscale import level_table, without_unusable
 from hilum_preprocessing.placement import Placement, place
 from hilum_preprocessing.sizing import geometry_of
 
@@ -37,10 +38,12 @@ _WHOLE_RANGE: Final = InputSpec.from_mapping(
 def grey_levels(path: Path, spec: InputSpec, maximum_pixels: int) -> tuple[Grey, Placement]:
     """(rows, columns), white is bright; and where the tensor of this specification lies in it.
 
+    A picture that the specification turns upright is shown upright: cells and pixels have one orientation.
     Raises HeatMapLeftOut when the file is gone or cannot be shown.
     """
     try:
-        stored = decode(read_file(path), maximum_pixels, frames=spec.source.frames, rgb=spec.source.rgb)
+        dataset = read_file(path)
+        stored = replace(decoding_for(dataset, spec), reduce=0).of(dataset, maximum_pixels)
         return displayed(stored), place(geometry_of(spec, stored.size, stored.pixel_aspect), stored.size)
     except FileNotFoundError:
         raise HeatMapLeftOut("The stored object is gone from the archive.") from None
@@ -52,6 +55,7 @@ def grey_levels(path: Path, spec: InputSpec, maximum_pixels: int) -> tuple[Grey,
 
 def displayed(stored: StoredValues) -> Grey:
     """Through the object's own window; one that makes the picture empty, or none, gives way to the whole range."""
+    stored = without_unusable(stored)
     try:
         table = level_table(stored, _OWN_WINDOW)
     except NotAnalysable:
