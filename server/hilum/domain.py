@@ -76,7 +76,7 @@ _REASON_MEANING: Mapping[Reason, str] = {
     Reason.TOO_LARGE: "More pixels than the limit, in the image or on its way to the input.",
     Reason.CONSTANT_IMAGE: "All pixels have one value.",
     Reason.UNSUPPORTED_PIXEL_FORMAT: "Bits Allocated, Bits Stored or Pixel Representation outside what is supported.",
-    Reason.IMPLAUSIBLE_PIXELS: "The pixels do not look like a frontal chest radiograph's, and `guard.refuses` lists such images.",
+    Reason.IMPLAUSIBLE_PIXELS: "The image has a flag that `guard.refuses` lists.",
     Reason.RELEASE_NOT_AVAILABLE: "The release is no longer configured.",
     Reason.INSTANCE_MISSING: "The stored object is gone from the archive.",
     Reason.ATTEMPTS_EXHAUSTED: "The work was tried as often as the settings allow and failed each time.",

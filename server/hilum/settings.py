@@ -464,6 +464,13 @@ class Analyse(_Section):
     canary_seconds: float = Field(15.0, gt=0, description="A known image is sent through each release this often; readiness rests on it.")
 
 
+_FLAGS_OF_PIXELS = Literal["low_contrast", "few_levels", "saturated", "asymmetric", "looks_inverted", "unusual_aspect"]
+_FLAGS_OF_LEVELS = Literal["voi_unusable", "lut_corrected", "lut_doubtful", "padding_unusable", "polarity_doubtful"]
+_FLAGS_OF_ORIENTATION = Literal["orientation_upside_down", "orientation_mirrored", "orientation_turned", "orientation_lateral"]
+RefusedFlag = Literal[_FLAGS_OF_PIXELS, _FLAGS_OF_LEVELS, _FLAGS_OF_ORIENTATION]
+"""What `guard.refuses` may name. The others are no doubts about what a model would see."""
+
+
 class Guard(_Section):
     """What the pixels of a usual frontal chest radiograph look like. What is outside is flagged on the result."""
 
@@ -481,7 +488,7 @@ class Guard(_Section):
     )
     aspect_at_least: float = Field(0.6, gt=0, description="Rows over columns; less: unusual_aspect.")
     aspect_at_most: float = Field(1.6, gt=0, description="Rows over columns; more: unusual_aspect.")
-    refuses: tuple[Literal["low_contrast", "few_levels", "saturated", "asymmetric", "looks_inverted", "unusual_aspect"], ...] = Field(
+    refuses: tuple[RefusedFlag, ...] = Field(
         (), description="Flags whose images are not analysed (implausible_pixels). Look at your own flags for a while first."
     )
 

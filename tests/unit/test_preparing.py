@@ -57,6 +57,23 @@ def test_a_lateral_view_that_is_on_the_disk_alone(tmp_path: Path, views: tuple[s
         assert np.array_equal(*tensors)
 
 
+def test_a_refused_flag_refuses_the_releases_whose_image_has_it(tmp_path: Path) -> None:
+    """One release turns the picture, and has no doubt about it; the other one would see it upside down."""
+    made = phantom.make_instance(1, rows=300, columns=280, overrides={"PatientOrientation": ["L", "H"]})
+    path = phantom.save(made, tmp_path / "upside_down.dcm")
+    specs = {"as_stored@1": SPECS[0], "turned@1": {**SPECS[0], "source": {"orientation": "patient"}}}
+    request = Request(path, specs, 1 << 24, "cpu")
+    answer = prepare_for_releases(request)
+    flags = {name: set(item.flags) for name, item in answer.items() if isinstance(item, Ready)}
+    assert "orientation_upside_down" in flags["as_stored@1"]
+    assert {"orientation_corrected", "orientation_upside_down"} & flags["turned@1"] == {"orientation_corrected"}
+    refusing = prepare_for_releases(replace(request, refused_flags=("orientation_upside_down",)))
+    assert refusing["as_stored@1"] == NotReady("implausible_pixels", "orientation_upside_down")
+    assert isinstance(kept := refusing["turned@1"], Ready)
+    assert isinstance(before := answer["turned@1"], Ready)
+    assert np.array_equal(kept.tensor, before.tensor)
+
+
 def test_an_error_of_ours_is_not_taken_for_the_files(tmp_path: Path) -> None:
     """Also where the file's reader asks: a specification that is none is no corrupt header."""
     path = phantom.save(phantom.make_instance(0, rows=1024, columns=1024), tmp_path / "x.dcm")

@@ -18,11 +18,13 @@ from hilum_preprocessing import (
     NotAnalysable,
     PixelHeader,
     PixelLimits,
+    Reason,
     StoredValues,
     admitted,
     check_pixels,
     check_tags,
     decoding_for,
+    level_flags,
     prepare_array,
     read_file,
     tag_flags,
@@ -134,8 +136,25 @@ def _pictures(
         except NotAnalysable as error:
             not_ready.update(dict.fromkeys(accepted, _not_ready(error)))
             continue
-        flagged = {name: Accepted(item.view, (*stored.flags, *doubts, *item.flags)) for name, item in accepted.items()}
-        yield Picture(stored.array, stored, flagged, time.perf_counter() - started)
+        flagged = dict(_flagged(request, stored, doubts, accepted, not_ready))
+        if flagged:
+            yield Picture(stored.array, stored, flagged, time.perf_counter() - started)
+
+
+def _flagged(
+    request: Request,
+    stored: StoredValues,
+    doubts: tuple[str, ...],
+    accepted: Mapping[str, Accepted],
+    not_ready: dict[str, NotReady],
+) -> Iterator[tuple[str, Accepted]]:
+    """Each release with the flags of its image; one whose flags are refused is added to `not_ready`."""
+    for name, item in accepted.items():
+        of_header = (*level_flags(stored, _known(name, request.input_specs[name]).spec), *item.flags)
+        if against := sorted(set(of_header) & set(request.refused_flags)):
+            not_ready[name] = _not_ready(NotAnalysable(Reason.IMPLAUSIBLE_PIXELS, ", ".join(against)))
+        else:
+            yield name, Accepted(item.view, (*stored.flags, *doubts, *of_header))
 
 
 def prepare_decoded(request: Request, decoded: Decoded) -> Answer:
