@@ -38,6 +38,7 @@ class Flag(StrEnum):
     LOSSY = "lossy_compressed"
     HIGH_BITS_CLEARED = "high_bits_cleared"
     VOI_UNUSABLE = "voi_unusable"
+    VOI_DOUBTFUL = "voi_doubtful"
     LUT_CORRECTED = "lut_corrected"
     LUT_DOUBTFUL = "lut_doubtful"
     PADDING_UNUSABLE = "padding_unusable"

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+import numpy as np
+
 from hilum_preprocessing.decode import StoredValues
 from hilum_preprocessing.errors import Flag
 from hilum_preprocessing.lookup_table import LookupTable
-from hilum_preprocessing.luts import Voi, Window
+from hilum_preprocessing.luts import Rescale, Voi, Window
 from hilum_preprocessing.reduction import takes_statistics
 from hilum_preprocessing.source import Source
 from hilum_preprocessing.spec import InputSpec
-from hilum_preprocessing.voi import chosen
+from hilum_preprocessing.voi import chosen, windowed
+
+_LEAST_SHARE: Final = 1 / 8  # 12 bits under a window of 16 have a 16th
 
 
 def level_flags(stored: StoredValues, spec: InputSpec) -> tuple[str, ...]:
@@ -17,6 +23,7 @@ def level_flags(stored: StoredValues, spec: InputSpec) -> tuple[str, ...]:
     source = spec.source
     seen = {
         Flag.VOI_UNUSABLE: _is_voi_unusable(stored.voi, source),
+        Flag.VOI_DOUBTFUL: _leaves_little(stored, source),
         **dict.fromkeys(_flags_of_tables(stored, source), True),
         Flag.PADDING_UNUSABLE: stored.is_padding_unusable and source.padding != "keep" and takes_statistics(spec),
         Flag.POLARITY_DOUBTFUL: _is_polarity_doubtful(stored, source),
@@ -30,6 +37,20 @@ def _is_voi_unusable(voi: Voi, source: Source) -> bool:
         return False
     is_window_broken = source.voi == "window_index" and None in voi.windows[source.window_index : source.window_index + 1]
     return voi.is_unusable or is_window_broken or (chosen(voi, source) is None and None in voi.windows)
+
+
+def _leaves_little(stored: StoredValues, source: Source) -> bool:
+    """The object's window leaves hardly a range between the smallest and the largest pixel: it is one for other pixels.
+
+    Both ends decide, because windows rise throughout. A modality LUT that is a table may not, and is not looked at.
+    """
+    window = None if source.voi == "fixed" else chosen(stored.voi, source)
+    modality = stored.modality if source.modality_lut == "apply" else None
+    if not isinstance(window, Window) or not isinstance(modality, Rescale | None):
+        return False
+    ends = np.array(stored.ends or (stored.array.min(), stored.array.max()), np.float64)
+    values = ends if modality is None else modality.slope * ends + modality.intercept
+    return bool(np.ptp(windowed(values, window)) < _LEAST_SHARE)
 
 
 def _flags_of_tables(stored: StoredValues, source: Source) -> tuple[Flag, ...]:

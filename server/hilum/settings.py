@@ -465,7 +465,7 @@ class Analyse(_Section):
 
 
 _FLAGS_OF_PIXELS = Literal["low_contrast", "few_levels", "saturated", "asymmetric", "looks_inverted", "unusual_aspect"]
-_FLAGS_OF_LEVELS = Literal["voi_unusable", "lut_corrected", "lut_doubtful", "padding_unusable", "polarity_doubtful"]
+_FLAGS_OF_LEVELS = Literal["voi_unusable", "voi_doubtful", "lut_corrected", "lut_doubtful", "padding_unusable", "polarity_doubtful"]
 _FLAGS_OF_ORIENTATION = Literal["orientation_upside_down", "orientation_mirrored", "orientation_turned", "orientation_lateral"]
 RefusedFlag = Literal[_FLAGS_OF_PIXELS, _FLAGS_OF_LEVELS, _FLAGS_OF_ORIENTATION]
 """What `guard.refuses` may name. The others are no doubts about what a model would see."""

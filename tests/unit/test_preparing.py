@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 
 from hilum.analyse.preparing import prepare_for_releases
 from hilum.analyse.worker import NotReady, Ready, Request
-from hilum_preprocessing import InputSpec, SpecError
+from hilum.settings import RefusedFlag
+from hilum_preprocessing import Flag, InputSpec, SpecError
 from load_tests import phantom
 from tests.support.page_cache import bytes_read, dropped
 
@@ -82,3 +84,7 @@ def test_an_error_of_ours_is_not_taken_for_the_files(tmp_path: Path) -> None:
         dropped(path)
         with pytest.raises(SpecError, match="unknown recipe"):
             prepare_for_releases(asked)
+
+
+def test_every_flag_that_may_be_refused_is_one_of_the_library_s() -> None:
+    assert set(get_args(RefusedFlag)) <= {flag.value for flag in Flag}

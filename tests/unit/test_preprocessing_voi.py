@@ -113,6 +113,29 @@ def test_windows_over_the_modality_range_are_pydicom_s(function, rescale):
 
 
 @pytest.mark.parametrize(
+    ("attributes", "is_doubtful"),
+    [
+        ({"WindowCenter": "32768", "WindowWidth": "65536"}, True),
+        ({"WindowCenter": "2048", "WindowWidth": "65536"}, True),
+        ({"WindowCenter": "9000", "WindowWidth": "100"}, True),
+        ({"WindowCenter": "32768", "WindowWidth": "65536", "RescaleSlope": "16", "RescaleIntercept": "0"}, False),
+        ({"WindowCenter": "2048", "WindowWidth": "4096", "RescaleSlope": "0.01", "RescaleIntercept": "0"}, True),
+        ({"WindowCenter": "2048", "WindowWidth": "4096"}, False),
+        ({"WindowCenter": "2048", "WindowWidth": "20000"}, False),
+        ({"WindowCenter": "100", "WindowWidth": "10"}, False),
+        ({}, False),
+    ],
+)
+def test_a_window_for_other_pixels_is_flagged(attributes, is_doubtful):
+    """Sixteen bits over twelve: a picture that is nearly black, and says nothing."""
+    stored = decode(radiograph(ramp(16, 16), 12, **attributes))
+    shown = source(voi="first_window", modality_lut="apply")
+    assert level_flags(stored, shown) == ((Flag.VOI_DOUBTFUL,) if is_doubtful else ())
+    assert level_flags(stored, source(voi="none")) == ()
+    assert level_flags(stored, source(voi="fixed", fixed_window={"centre": 0, "width": 1e6})) == ()
+
+
+@pytest.mark.parametrize(
     ("fields", "words"),
     [
         ({"voi": "fixed"}, "fixed_window: goes with"),
