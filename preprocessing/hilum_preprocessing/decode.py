@@ -35,8 +35,9 @@ class StoredValues:
     """One frame as it is stored: no LUT, no inversion. May cross process boundaries.
 
     `array` (rows, columns) uint8, int8, uint16 or int16, within `bits_stored` bits, possibly read-only.
-    `padding` are the stored values, both ends included, that are no part of the picture; `is_padding_unusable`: what the object says of
-    them makes no sense. `flags` hold for every specification; what the LUTs leave in doubt for one of them: `level_flags`.
+    `padding` are the stored values, both ends included, that are no part of the picture;
+    `is_padding_unusable`: what the object says of them makes no sense. `flags` hold for every
+    specification; `level_doubts` has those that depend on one.
     `presentation_lut_shape` IDENTITY, INVERSE, SEQUENCE or "". `pixel_aspect`: height of a pixel over its width, None: not known.
     `reduced` r: the array is the low-pass band after r levels, and its sample k lies at pixel 2^r * k of the picture, whose size is
     `size`; not in the middle of 2^r pixels. `ends`: smallest and largest stored value, where the decoder looked for them.

@@ -20,7 +20,8 @@ from hilum_preprocessing.views import view_of
 class Decoding:
     """Specifications with an equal one share the decoded picture.
 
-    `reduce`: how often a wavelet picture is halved. `turn`: what makes the picture upright, where that is asked for.
+    `reduce`: how often a wavelet picture is halved. `turn`: what makes the picture upright,
+    where that is asked for.
     """
 
     frames: Literal["reject", "first"]
@@ -39,7 +40,7 @@ def decoding_for(dataset: Dataset, spec: InputSpec) -> Decoding:
     source = spec.source
     turn = turn_of(dataset, view_of(dataset)) if source.orientation == "patient" else None
     if turn is not None:
-        # Samples of a reduced picture lie on a grid that begins at its first pixel, and would not after a turn.
+        # Samples of a reduced picture lie on a grid from its first pixel, and would not after a turn.
         return Decoding(source.frames, source.rgb, turn=turn)
     if source.allow_reduced_decode != "auto":
         return Decoding(source.frames, source.rgb)

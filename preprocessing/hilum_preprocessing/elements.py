@@ -110,7 +110,7 @@ def word(dataset: Dataset, keyword: str) -> str:
 
 
 def says(dataset: Dataset, keyword: str, wanted: str) -> bool:
-    """Whether the first value of a textual attribute is this word. What cannot be read says nothing."""
+    """Whether the first value of a textual attribute is this word; one that is unreadable is not."""
     try:
         return word(dataset, keyword) == wanted
     except NotAnalysable:

@@ -50,7 +50,7 @@ def level_table(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | N
 
 
 def without_unusable(stored: StoredValues) -> StoredValues:
-    """The same without a modality LUT that cannot be used: for a display, which shows what there is."""
+    """The same without a modality LUT that cannot be used: a display shows what there is."""
     return replace(stored, modality=None) if isinstance(stored.modality, Unusable) else stored
 
 
@@ -140,7 +140,7 @@ def _extent(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None)
     padding = None if spec.source.padding == "keep" else stored.padding
     if padding is not None and not takes_statistics(spec):
         ends = ends or (int(stored.array.min()), int(stored.array.max()))
-        # A padding that covers the whole picture makes no sense, and nothing but statistics would need it.
+        # A padding that covers the whole picture makes no sense; only statistics would need it.
         padding = None if covers(padding, ends) else padding
     return extent(stored.array, padding, ends)
 

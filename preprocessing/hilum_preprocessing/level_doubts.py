@@ -1,4 +1,4 @@
-"""What the header leaves in doubt about the grey levels of one specification: flags of the steps that it applies. Torch-free."""
+"""What the header leaves in doubt about the grey levels of one specification. Torch-free."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _LEAST_SHARE: Final = 1 / 8  # 12 bits under a window of 16 have a 16th
 
 
 def level_flags(stored: StoredValues, spec: InputSpec) -> tuple[str, ...]:
-    """Flags of the modality LUT, the VOI, the padding and the polarity, where this specification uses them. Never raises."""
+    """Flags of modality LUT, VOI, padding and polarity, where the specification uses them.
+
+    Never raises.
+    """
     source = spec.source
     seen = {
         Flag.VOI_UNUSABLE: _is_voi_unusable(stored.voi, source),
@@ -32,7 +35,7 @@ def level_flags(stored: StoredValues, spec: InputSpec) -> tuple[str, ...]:
 
 
 def _is_voi_unusable(voi: Voi, source: Source) -> bool:
-    """The object offers a window or a table against the rules, or the very window that is meant is one."""
+    """The object offers a window or table against the rules, or the window that is meant is one."""
     if source.voi in ("none", "fixed"):
         return False
     is_window_broken = source.voi == "window_index" and None in voi.windows[source.window_index : source.window_index + 1]
@@ -40,9 +43,10 @@ def _is_voi_unusable(voi: Voi, source: Source) -> bool:
 
 
 def _leaves_little(stored: StoredValues, source: Source) -> bool:
-    """The object's window leaves hardly a range between the smallest and the largest pixel: it is one for other pixels.
+    """The object's window leaves hardly a range between the smallest and the largest pixel.
 
-    Both ends decide, because windows rise throughout. A modality LUT that is a table may not, and is not looked at.
+    So it is one for other pixels. Both ends decide, because windows rise throughout. A modality LUT
+    that is a table may not, and is not looked at.
     """
     window = None if source.voi == "fixed" else chosen(stored.voi, source)
     modality = stored.modality if source.modality_lut == "apply" else None
@@ -54,7 +58,7 @@ def _leaves_little(stored: StoredValues, source: Source) -> bool:
 
 
 def _flags_of_tables(stored: StoredValues, source: Source) -> tuple[Flag, ...]:
-    """Of the tables that are applied. The depth of one counts where its range becomes that of the levels."""
+    """Of the tables that are applied. A depth counts where its range becomes that of the levels."""
     modality = stored.modality if source.modality_lut == "apply" else None
     voi = chosen(stored.voi, source)
     has_range_of_modality = voi is None or (isinstance(voi, Window) and source.window_output == "modality_range")
@@ -69,7 +73,10 @@ def _flags_of_tables(stored: StoredValues, source: Source) -> tuple[Flag, ...]:
 
 
 def _is_polarity_doubtful(stored: StoredValues, source: Source) -> bool:
-    """Photometric Interpretation and Presentation LUT Shape contradict each other (PS3.3 C.8.11.3), and one of them decides."""
+    """Photometric Interpretation and Presentation LUT Shape contradict each other (PS3.3 C.8.11.3).
+
+    Only where one of them decides.
+    """
     is_acted_on = source.monochrome1 != "ignore" or source.presentation_lut == "honour"
     shape = stored.presentation_lut_shape
     return is_acted_on and shape in ("IDENTITY", "INVERSE") and (shape == "INVERSE") != stored.is_monochrome1

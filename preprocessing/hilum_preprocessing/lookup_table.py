@@ -1,4 +1,4 @@
-"""Lookup tables of a data set, and descriptors that contradict their entries: PS3.3 C.11.1.1 and C.11.2.1.1. Torch-free."""
+"""Lookup tables (PS3.3 C.11.1.1, C.11.2.1.1), and descriptors that contradict them. Torch-free."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LookupTable:
 
 
 def lookup_table(item: Dataset) -> LookupTable:
-    """The table of an item of a LUT sequence. Raises NotAnalysable (corrupt_header) where it holds no table."""
+    """The table of an item of a LUT sequence. Raises NotAnalysable (corrupt_header): none is there."""
     descriptor = numbers(item, "LUTDescriptor")
     if len(descriptor) != 3:
         raise NotAnalysable(Reason.CORRUPT_HEADER, "LUT Descriptor is not three numbers")
@@ -72,10 +72,10 @@ def _bytes_of(data: Any) -> bytes:  # noqa: ANN401 - US, SS or OW
 
 
 def _entries(data: bytes, count: int, bits: int) -> NDArray[Any]:
-    """16-bit words, or 8-bit entries packed two to a word: PS3.3 C.11.1.1.1 says that the length of the data tells which.
+    """16-bit words, or 8-bit entries packed two to a word: the length of the data tells (C.11.1.1.1).
 
-    Half of a table of words has that length, too. Where the descriptor says more than 8 bits, entries that rise or fall throughout are
-    8-bit ones: the bytes of words go up and down.
+    Half of a table of words has that length, too. Where the descriptor says more than 8 bits,
+    entries that rise or fall throughout are 8-bit ones: the bytes of words go up and down.
     """
     packed = np.frombuffer(data, "u1")
     if len(data) in (count, count + 1) and (bits <= _LEAST_BITS or _is_monotonic(packed[:count])):
@@ -89,7 +89,10 @@ def _is_monotonic(entries: NDArray[np.uint8]) -> bool:
 
 
 def _counted(entries: NDArray[Any], count: int) -> tuple[NDArray[Any], Flag | None]:
-    """Entries beyond the count: zeros and repetitions of the last one fill the data up; others are part of the table, and are flagged."""
+    """What becomes of entries beyond the count.
+
+    Zeros and repetitions of the last one fill the data up. Others are part of the table: flagged.
+    """
     beyond = entries[count:]
     if not beyond.any() or (beyond == entries[count - 1]).all():
         return entries[:count], None
@@ -97,9 +100,10 @@ def _counted(entries: NDArray[Any], count: int) -> tuple[NDArray[Any], Flag | No
 
 
 def _of_depth(entries: NDArray[Any], said: int) -> tuple[NDArray[Any], int, Flag | None]:
-    """Entries and their number of bits: the descriptor's where the entries fit it, theirs where they show it, and what is in doubt.
+    """Entries, their number of bits, and what is in doubt about it.
 
-    Many writers give the size of the stored words for it. Decided from all entries, and never from those that a picture uses.
+    It is the descriptor's where the entries fit it, and theirs where they show it: many writers say
+    the size of the stored words. All entries decide, and never those that a picture uses.
     """
     top = int(entries.max())
     if _LEAST_BITS <= said <= _MOST_BITS and top >> said:
@@ -115,7 +119,10 @@ def _of_depth(entries: NDArray[Any], said: int) -> tuple[NDArray[Any], int, Flag
 
 
 def _of_deeper(entries: NDArray[Any], said: int, top: int) -> tuple[NDArray[Any], int, Flag]:
-    """Entries beyond the bits of the descriptor. Equal bits above all of them are padding (PS3.3 C.11.1.1.1); others are the entries'."""
+    """Entries beyond the bits of the descriptor.
+
+    Equal bits above all of them are padding (PS3.3 C.11.1.1.1); others are the entries' own.
+    """
     if len(np.unique(entries >> said)) == 1:
         return entries & ((1 << said) - 1), said, Flag.LUT_DOUBTFUL
     bits = top.bit_length()

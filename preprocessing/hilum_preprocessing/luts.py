@@ -28,7 +28,7 @@ class Rescale:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Something stands there, and nothing can be done by it. `detail`: what is wrong, for a specification that needs it."""
+    """Something stands there, and cannot be used. `detail`: why, for a specification that needs it."""
 
     detail: str
 
@@ -71,8 +71,8 @@ NO_VOI = Voi(None, None, is_unusable=False)
 def modality_of(dataset: Dataset) -> ModalityLut:
     """The modality LUT: a sequence, else slope and intercept, else None (PS3.3 C.11.1).
 
-    What cannot be used is `Unusable`: a recipe that needs none must not fail. A slope without an intercept has
-    the intercept 0, an intercept without a slope the slope 1.
+    What cannot be used is `Unusable`: a recipe that needs none must not fail. A slope without an
+    intercept has the intercept 0, an intercept without a slope the slope 1.
     """
     try:
         item = first_item(dataset, "ModalityLUTSequence")
@@ -133,14 +133,17 @@ def _first_voi_lut(dataset: Dataset) -> LookupTable | None:
 
 
 class Padding(NamedTuple):
-    """`values`: stored values that are no part of the picture, both ends included. `is_unusable`: what is said makes no sense."""
+    """`values`: stored values that are no part of the picture, both ends included.
+
+    `is_unusable`: what is said makes no sense.
+    """
 
     values: tuple[int, int] | None
     is_unusable: bool = False
 
 
 def padding_of(dataset: Dataset, *, is_signed: bool) -> Padding:
-    """Pixel Padding Value and its Range Limit (PS3.3 C.7.5.1.1.2). What cannot be used is left out and noted."""
+    """Pixel Padding Value and its Range Limit (PS3.3 C.7.5.1.1.2); what is unusable is noted."""
     value, is_unreadable = _or_unusable(lambda of: element(of, "PixelPaddingValue"), dataset)
     limit, has_unreadable_limit = _or_unusable(lambda of: element(of, "PixelPaddingRangeLimit"), dataset)
     is_unusable = is_unreadable or has_unreadable_limit or not all(isinstance(end, int | None) for end in (value, limit))

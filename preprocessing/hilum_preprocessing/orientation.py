@@ -1,12 +1,12 @@
-r"""Which way up a picture is, by Patient Orientation (PS3.3 C.7.6.1.1.1), and the turn that makes a frontal view upright. Torch-free.
+r"""Which way up a picture is, by Patient Orientation (PS3.3 C.7.6.1.1.1). Torch-free.
 
-The first value is the direction in which rows run, the second that of columns: letters of the patient's left,
-right, anterior, posterior, head and foot, the principal one first. A frontal view is shown as one faces the patient:
-L\F. Values that are no such letters, or two of one axis, mean nothing.
+The first value is the direction in which rows run, the second that of columns: letters of the
+patient's left, right, anterior, posterior, head and foot, the principal one first. A frontal view is
+shown as one faces the patient: L\F. Values that are no such letters, or two of one axis, mean nothing.
 
-Field of View Rotation and Horizontal Flip (PS3.3 C.8.11.4) tell how the stored picture came about, so Patient
-Orientation holds them already. Image Orientation (Patient) is no part of radiographs; converters fill it with that of
-a transverse slice.
+Field of View Rotation and Horizontal Flip (PS3.3 C.8.11.4) tell how the stored picture came about,
+so Patient Orientation holds them already. Image Orientation (Patient) is no part of radiographs;
+converters fill it with that of a transverse slice.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class Directions:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """How a stored picture becomes an upright one: rows and columns change places first, then their order is reversed."""
+    """From a stored picture to an upright one: rows and columns change places, then are reversed."""
 
     is_transposed: bool
     reverses_rows: bool
     reverses_columns: bool
 
     def of(self, stored: StoredValues) -> StoredValues:
-        """The picture turned, with its size and the aspect of its pixels. Not for a picture that was decoded reduced."""
+        """The picture turned, with its pixels' aspect. Not for one that was decoded reduced."""
         array = stored.array.T if self.is_transposed else stored.array
         array = array[:: -1 if self.reverses_rows else 1, :: -1 if self.reverses_columns else 1]
         aspect = stored.pixel_aspect
@@ -62,7 +62,10 @@ class Turn:
 
 
 def directions_of(dataset: Dataset) -> Directions:
-    """What Patient Orientation says; nothing where it is malformed, contradicts itself, or is that of a quadruped."""
+    """What Patient Orientation says.
+
+    Nothing where it is malformed, contradicts itself, or is that of a quadruped.
+    """
     if says(dataset, "AnatomicalOrientationType", "QUADRUPED"):
         return Directions()
     try:
@@ -84,7 +87,7 @@ def _is_direction(value: str) -> bool:
 def turn_of(dataset: Dataset, view: View) -> Turn | None:
     r"""What makes a frontal view L\F. None: it is so already, or nothing says for certain what it is.
 
-    Of a picture from the side only the axis of head and foot would be certain: both A and P are usual for its rows.
+    Of a picture from the side only head and foot would be certain: its rows run to A or to P.
     """
     found = directions_of(dataset)
     if view == "LATERAL" or set(found.axes) != _FRONTAL:
@@ -96,7 +99,7 @@ def turn_of(dataset: Dataset, view: View) -> Turn | None:
 
 
 def orientation_flags(dataset: Dataset, source: Source, view: View) -> tuple[Flag, ...]:
-    """What a reader should know: that the picture was turned, or how it lies otherwise than the view lies usually. Never raises."""
+    """That the picture was turned, or how it lies otherwise than usual. Never raises."""
     if source.orientation == "patient" and turn_of(dataset, view) is not None:
         return (Flag.ORIENTATION_CORRECTED,)
     found = directions_of(dataset)

@@ -38,7 +38,7 @@ _WHOLE_RANGE: Final = InputSpec.from_mapping(
 def grey_levels(path: Path, spec: InputSpec, maximum_pixels: int) -> tuple[Grey, Placement]:
     """(rows, columns), white is bright; and where the tensor of this specification lies in it.
 
-    A picture that the specification turns upright is shown upright: cells and pixels have one orientation.
+    A picture that the specification turns upright is shown upright, as its cells are.
     Raises HeatMapLeftOut when the file is gone or cannot be shown.
     """
     try:
