@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from hilum_preprocessing.views import View
 
 _AXES: Final[Mapping[str, str]] = {"L": "LR", "R": "LR", "A": "AP", "P": "AP", "H": "HF", "F": "HF"}
+# Some writers spell the letters out.
+_WORDS: Final = frozenset({"LEFT", "RIGHT", "ANTERIOR", "POSTERIOR", "HEAD", "FOOT", "FEET"})
 _FRONTAL: Final = frozenset({"LR", "HF"})
 
 
@@ -72,14 +74,16 @@ def directions_of(dataset: Dataset) -> Directions:
         values = words(dataset, "PatientOrientation")
     except NotAnalysable:
         return Directions()
-    if len(values) > 2 or not all(value == "" or _is_direction(value) for value in values):
+    if any(values[2:]) or not all(value == "" or _is_direction(value) for value in values[:2]):
         return Directions()
-    found = Directions(*(value[:1] for value in values))
+    found = Directions(*(value[:1] for value in values[:2]))
     return Directions() if found.axes[0] == found.axes[1] else found
 
 
 def _is_direction(value: str) -> bool:
-    """One to three letters, no two of them of one axis."""
+    """One to three letters, no two of them of one axis, or one of them as a word."""
+    if value in _WORDS:
+        return True
     axes = [_AXES.get(letter, "") for letter in value]
     return "" not in axes and len(set(axes)) == len(axes)
 

@@ -64,6 +64,10 @@ def flags_of(orientation: str | list[str] | None, view: str = "PA", **attributes
         ("L\\P", (TURNED,)),
         ("A\\F", (LATERAL,)),
         ("P\\H", (UPSIDE_DOWN, LATERAL)),
+        ("LEFT\\FOOT", ()),
+        ("LEFT\\HEAD", (UPSIDE_DOWN,)),
+        ("Right\\Feet", (MIRRORED,)),
+        ("L\\H\\", (UPSIDE_DOWN,)),
         # One of both is missing.
         ("L", ()),
         ("R", (MIRRORED,)),
