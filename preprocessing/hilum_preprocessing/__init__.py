@@ -1,13 +1,13 @@
 """Chest radiographs as models were trained on them: a DICOM data set in, a tensor out. Knows nothing of servers.
 
-    from hilum_preprocessing import InputSpec, read_file
-    from hilum_preprocessing.prepare import prepare
+    from hilum_preprocessing import InputSpec, prepare
 
-    tensor = prepare(read_file("pa.dcm"), InputSpec.from_mapping({"recipe": "torchxrayvision_224"})).tensor
+    tensor = prepare("pa.dcm", InputSpec.from_mapping({"recipe": "torchxrayvision_224"})).tensor
 
 Importing this package loads nothing of it; each name loads its module when it is first asked for. So a listener, which uses
-`structure` alone, loads no codec, and torch is loaded by `prepare_stored`, `prepare_array` and `Prepared` only.
-`prepare` is imported from its module, which bears the same name.
+`structure` alone, loads no codec, and torch is loaded by `prepare`, `prepare_stored`, `prepare_array` and `Prepared` only.
+`decode` and `prepare` are functions here. Their modules bear the same names: `from hilum_preprocessing.prepare import prepare_stored`
+finds those, and `import hilum_preprocessing.prepare as name` binds the function.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hilum_preprocessing.header import PixelHeader
     from hilum_preprocessing.level_doubts import level_flags
     from hilum_preprocessing.pixel_guard import PixelLimits, PixelStatistics, check_pixels, look, pixel_flags
-    from hilum_preprocessing.prepare import Prepared, prepare_array, prepare_stored
+    from hilum_preprocessing.prepare import Prepared, prepare, prepare_array, prepare_stored
     from hilum_preprocessing.recipes import RECIPES
     from hilum_preprocessing.spec import InputSpec
     from hilum_preprocessing.views import View, view_of
@@ -56,6 +56,7 @@ __all__ = [
     "level_flags",
     "look",
     "pixel_flags",
+    "prepare",
     "prepare_array",
     "prepare_stored",
     "read_file",
@@ -76,7 +77,7 @@ _MODULES = MappingProxyType(
         "PixelHeader": "header",
         "level_flags": "level_doubts",
         **dict.fromkeys(("PixelLimits", "PixelStatistics", "check_pixels", "look", "pixel_flags"), "pixel_guard"),
-        **dict.fromkeys(("Prepared", "prepare_array", "prepare_stored"), "prepare"),
+        **dict.fromkeys(("Prepared", "prepare", "prepare_array", "prepare_stored"), "prepare"),
         "RECIPES": "recipes",
         "InputSpec": "spec",
         **dict.fromkeys(("View", "view_of"), "views"),
@@ -94,7 +95,7 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
 
 
 class _Package(ModuleType):
-    """Python binds a module here once it is loaded: `decode` stays the function all the same."""
+    """Python binds a module here once it is loaded: `decode` and `prepare` stay the functions all the same."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in _MODULES and isinstance(value, ModuleType)):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import mmap
+import os
 import struct
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from pydicom import Dataset, dcmread
@@ -43,7 +43,7 @@ Wants = Callable[[Dataset], bool]
 
 
 def read_file(
-    path: Path | str, maximum_bytes: int = DEFAULT_MAXIMUM_BYTES, *, is_read_once: bool = False, wants: Wants | None = None
+    path: str | os.PathLike[str], maximum_bytes: int = DEFAULT_MAXIMUM_BYTES, *, is_read_once: bool = False, wants: Wants | None = None
 ) -> Dataset:
     """The data set of a DICOM file. Raises NotAnalysable when it is none, OSError when it cannot be opened.
 

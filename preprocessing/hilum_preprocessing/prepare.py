@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues
 from hilum_preprocessing.decoding import decoding_for
+from hilum_preprocessing.files import read_file
 from hilum_preprocessing.geometry import apply_to_pixels
 from hilum_preprocessing.grayscale import finished, level_table
 from hilum_preprocessing.guard import admitted, tag_flags
@@ -35,16 +37,29 @@ class Prepared:
 
 
 def prepare(
-    dataset: Dataset, spec: InputSpec, device: str | torch.device = "cpu", maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS
+    image: Dataset | str | os.PathLike[str],
+    spec: InputSpec,
+    device: str | torch.device = "cpu",
+    maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS,
 ) -> Prepared:
     """What the model sees of one image: for `torchxrayvision_224` (1, 224, 224) fp16 within -1024 and 1024.
 
-    Raises NotAnalysable with the reason why it would see nothing.
+    `image` is a data set, or the path of a DICOM file, which is then read by `read_file`.
+
+    Raises NotAnalysable with the reason why the model would see nothing: a file that is not DICOM is
+    such a reason. Raises OSError when the file cannot be opened, TypeError for any other `image`.
     """
+    dataset = image if isinstance(image, Dataset) else _read(image)
     view, header = admitted(dataset, spec)
     stored = decoding_for(dataset, spec).of(dataset, maximum_pixels, header)
     flags = (*stored.flags, *level_flags(stored, spec), *tag_flags(dataset, spec, view))
     return Prepared(prepare_stored(stored, spec, device), view, flags)
+
+
+def _read(path: str | os.PathLike[str]) -> Dataset:
+    if not isinstance(path, str | os.PathLike):  # an integer would be taken for a file descriptor
+        raise TypeError(f"image must be a pydicom Dataset or the path of a DICOM file, not {type(path).__name__}")
+    return read_file(path)
 
 
 def prepare_stored(
