@@ -52,7 +52,7 @@ __all__ = [
 
 
 def main() -> None:
-    """Entry point of the command. What it and its children write is patient data: no business of other accounts, but of the group.
+    """Run the command. What it and its children write is patient data: no business of other accounts, but of the group.
 
     Unless it is a release's: another account's Triton may read what is built, as the umask of who builds it says.
     """

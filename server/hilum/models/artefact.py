@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from hilum import missing_extra
 from hilum.errors import ConfigurationError
 from hilum.models import canary, embedded_model, exact_maps, identity, pickled
 from hilum.models.manifest import Manifest
@@ -101,7 +102,7 @@ def require_engine_parity(manifest: Manifest, artefact: Path, expected: Array) -
     try:
         run = embedded_model.open_engine(artefact, engine.name, engine.precision, engine.optimisation)
     except (RuntimeError, ImportError) as error:
-        raise _refused(release.id, f"engine {engine.name}: {error}") from error
+        raise _refused(release.id, f"engine {engine.name}: {missing_extra.in_words(error)}") from error
     worst = float(np.abs(run(canary.canary_image(manifest.spec))["logits"] - expected).max())
     if not worst <= allowed:
         raise _refused(release.id, f"{engine.name} differs by {worst:.2g} from the reference; {allowed:g} is allowed")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hilum import missing_extra
 from hilum.errors import ConfigurationError
 from hilum.models import artefact, build, canary, embedded_model, golden
 from hilum.models.facts import Fact, Places, Verdict
@@ -113,7 +114,7 @@ def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
     try:
         run = embedded_model.open_engine(tree / "1/model.onnx", engine.name, engine.precision, engine.optimisation)
     except (RuntimeError, ImportError) as error:
-        raise ConfigurationError([f"engine {engine.name}: {error}"]) from error
+        raise ConfigurationError([f"engine {engine.name}: {missing_extra.in_words(error)}"]) from error
     worst = float(np.abs(run(known.image)["logits"] - known.logits).max())
     verdict = Verdict.OK if worst <= known.tolerance else Verdict.PROBLEM
     yield verdict, f"{engine.name} {engine.precision}: the canary's logits are {worst:.2g} off, {known.tolerance:g} is allowed"
