@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 stamp=.venv/.set-up
 compiled="preprocessing/hilum_preprocessing/resize server/hilum/receive/transfer"
 has_all() { for each in $compiled; do [ -f "$each.$1" ] || return 1; done; }
-wanted=$(cat deploy/lock/dev.txt deploy/lock/torch-*.txt pyproject.toml deploy/setup.sh deploy/debian-packages.sh deploy/build_hook.py deploy/compile_c.py ${compiled// /.c }.c | sha256sum)
+wanted=$(cat deploy/lock/dev.txt deploy/lock/torch-*.txt pyproject.toml deploy/setup.sh deploy/debian-packages.sh deploy/build_hook.py deploy/compile_c.py deploy/dcmtk_names.py ${compiled// /.c }.c | sha256sum)
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && { has_all so || .venv/bin/python deploy/compile_c.py 2>/dev/null || true; } && exit 0
 
 say() { printf '\033[1m[set-up]\033[0m %s\n' "$*"; }
@@ -63,6 +63,7 @@ install_lock dev.txt
 say "hilum (editable; compiles ${compiled// /.c and }.c)"
 install --no-build-isolation --editable .
 has_all so || say "$(.venv/bin/python deploy/compile_c.py 2>&1)"
+.venv/bin/python deploy/dcmtk_names.py
 .venv/bin/python -m pip check
 printf '%s' "$wanted" >"$stamp"
 say "done"

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from heapq import heapreplace
 from pathlib import Path
-
-# An activated environment puts pynetdicom's storescu, echoscu and others before DCMTK's of the same names.
-os.environ["PATH"] = os.pathsep.join(
-    sorted(os.environ.get("PATH", os.defpath).split(os.pathsep), key=lambda folder: folder == str(Path(sys.executable).parent))
-)
 
 # Before torch is imported. Its threads spin at barriers: with as many busy processes as cores, a millisecond becomes a second.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
