@@ -18,8 +18,9 @@ from tests.support.peers import require_program
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 _PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-# Programs of DCMTK that end by themselves, where the documentation shows them: at the beginning of a line or of a quoted command, with arguments.
-_SHOWN = re.compile(r"(?:^|`)((?:storescu|echoscu|findscu|movescu|getscu|dcmsend|dcmdump|dcm2pnm|dcmconv|dsr2html|dsrdump) [^`\n|]*)", re.M)
+# Programs of DCMTK that end by themselves, at the beginning of a line or of a quoted command.
+_NAMES = "storescu|echoscu|findscu|movescu|getscu|dcmsend|dcmdump|dcm2pnm|dcmconv|dsr2html|dsrdump"
+_SHOWN = re.compile(rf"(?:^|`)((?:{_NAMES}) [^`\n|]*)", re.MULTILINE)
 
 
 def shown() -> list[str]:

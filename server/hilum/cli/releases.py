@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -29,18 +30,26 @@ def check_models(
         bool, typer.Option("--tensorrt-rtx", help="Build engines of the tensorrt profile without a GPU, too: docs/profiles.md.")
     ] = False,
 ) -> None:
-    """Say what is wrong with releases before they are served, and what to do: manifest, weights, golden cases, built trees."""
+    """Say what is wrong with releases before they are served, and what to do: manifest, weights, golden cases, built trees.
+
+    A PROBLEM is refused at a build. A QUESTION is not, and waits for your answer. Exit status 1 while there is one of either.
+    """
     settings = settings_of(config)
     from hilum.models.facts import Verdict  # noqa: PLC0415 - imports onnx
 
-    problems = 0
+    count = Counter[Verdict]()
     with explained():
         chosen = tuple(releases or settings.active_releases)
         for line in _checked(settings, chosen, weights, is_run=run, is_built_by_tensorrt=tensorrt_rtx):
             print(f"{line.verdict:7} {line.release_id} {line.text}")
-            problems += line.verdict is Verdict.PROBLEM
-    print(f"{problems} problem{'' if problems == 1 else 's'}")
-    raise typer.Exit(1 if problems else 0)
+            count[line.verdict] += 1
+    asked = f", {_counted(count[Verdict.QUESTION], 'question')}" if count[Verdict.QUESTION] else ""
+    print(f"{_counted(count[Verdict.PROBLEM], 'problem')}{asked}")
+    raise typer.Exit(1 if count[Verdict.PROBLEM] or count[Verdict.QUESTION] else 0)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _checked(

@@ -9,13 +9,12 @@ import numpy as np
 
 from hilum import missing_extra
 from hilum.errors import ConfigurationError
-from hilum.models import canary, embedded_model, exact_maps, identity, pickled
+from hilum.models import canary, embedded_model, exact_maps, identity, pickled, tolerance_advice
 from hilum.models.manifest import Manifest
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _IMAGES: Final = 3  # on which the bias of maps is measured
 _REPEATED: Final = 1e-4  # of a logit: one engine, in float32, alone and in a batch; mostly it is the same bits
-_TOLD_APART: Final = 3.0  # times the tolerance: a canary that a constant image could pass proves nothing
 
 
 def make(manifest: Manifest, destination: Path, weights_dir: Path | None) -> None:
@@ -65,10 +64,9 @@ def reference(manifest: Manifest, artefact: Path) -> dict[str, Array]:
     if not np.isfinite(logits).all():
         raise _refused(release.id, "the canary's logits are not finite; the weights are damaged")
     _require_own_answer(manifest, logits, among_others)
-    apart, needed = float(np.abs(logits - constant).max()), _TOLD_APART * canary.tolerance(engine)
-    if apart < needed:
-        problem = f"canary and constant image differ by {apart:.2g}, less than {needed:.2g}"
-        raise _refused(release.id, f"{problem}: set a smaller engine.tolerance")
+    apart = float(np.abs(logits - constant).max())
+    if apart < tolerance_advice.TOLD_APART * canary.tolerance(engine):
+        raise _refused(release.id, tolerance_advice.smaller(apart, engine))
     return outputs
 
 
@@ -105,7 +103,7 @@ def require_engine_parity(manifest: Manifest, artefact: Path, expected: Array) -
         raise _refused(release.id, f"engine {engine.name}: {missing_extra.in_words(error)}") from error
     worst = float(np.abs(run(canary.canary_image(manifest.spec))["logits"] - expected).max())
     if not worst <= allowed:
-        raise _refused(release.id, f"{engine.name} differs by {worst:.2g} from the reference; {allowed:g} is allowed")
+        raise _refused(release.id, tolerance_advice.larger(worst, engine))
 
 
 def _refused(release_id: str, problem: str) -> ConfigurationError:

@@ -13,9 +13,10 @@ from hilum.errors import ConfigurationError
 from hilum.models import catalogue, manifest
 from hilum.models.facts import Check, Line, Places, Verdict, refused
 from hilum.models.manifest import Manifest
+from hilum.models.open_questions import guesses, questions
 from hilum.models.release_facts import golden_facts, run_facts, tree_facts, weights_facts
 
-CHECKS: Final[tuple[Check, ...]] = (weights_facts, golden_facts, tree_facts)
+CHECKS: Final[tuple[Check, ...]] = (questions, weights_facts, golden_facts, tree_facts)
 
 
 def check(release_ids: Iterable[str], places: Places, *, is_run: bool, more: Sequence[Check] = ()) -> Iterator[Line]:
@@ -36,11 +37,22 @@ def _check(path: Path, places: Places, checks: Sequence[Check]) -> Iterator[Line
         read = manifest.read(path)
     except ConfigurationError as error:
         yield from (Line(name, Verdict.PROBLEM, f"manifest: {problem.removeprefix(f'{path}: ')}") for problem in error.problems)
+        yield from _guesses(name, path)
         return
     labels, sizes = len(read.release.labels), " x ".join(map(str, (read.spec.model_channels, *read.spec.wire_shape[1:])))
     yield Line(name, Verdict.OK, f"manifest: {labels} labels, {read.release.architecture}, input {sizes}")
+    yield from _guesses(name, path)
     for one in checks:
         yield from _explained(name, one, read, places)
+
+
+def _guesses(name: str, path: Path) -> Iterator[Line]:
+    """Also of a manifest that does not hold, so that all of it is said at once; one that is no text is a problem already."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return
+    yield from (Line(name, verdict, said) for verdict, said in guesses(text))
 
 
 def _explained(name: str, one: Check, read: Manifest, places: Places) -> Iterator[Line]:

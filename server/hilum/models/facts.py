@@ -20,10 +20,11 @@ class Places:
 
 
 class Verdict(StrEnum):
-    """What a fact means for the release."""
+    """What a fact means for the release: a problem is refused at a build, a question waits for a person's answer."""
 
     OK = "ok"
     NOTE = "note"
+    QUESTION = "QUESTION"
     PROBLEM = "PROBLEM"
 
 

@@ -53,9 +53,9 @@ def fitting(asked: str | None, metadata: Mapping[str, str], outputs: Mapping[str
 def concept_of(name: str) -> str | None:
     """Key of the concept that a name stands for, however it is written: "Pleural Thickening", "pleural_thickening"."""
     table = terminology.load()
-    spellings = {_plain(concept.text): key for key, concept in table.concepts.items()}
-    spellings |= {_plain(label): key for known in table.label_sets.values() for label, key in known.labels}
-    return ({_plain(key): key for key in table.concepts} | spellings).get(_plain(name))
+    spellings = {plain(concept.text): key for key, concept in table.concepts.items()}
+    spellings |= {plain(label): key for known in table.label_sets.values() for label, key in known.labels}
+    return ({plain(key): key for key in table.concepts} | spellings).get(plain(name))
 
 
 def private_code(name: str, index: int) -> str:
@@ -64,14 +64,15 @@ def private_code(name: str, index: int) -> str:
     return code if re.match(r"[A-Z]", code) else f"OUTPUT_{index}"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
+    """The letters a to z and digits of a name, in small: what its spellings have in common."""
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
 def _asked(asked: str) -> Named:
     sets = terminology.load().label_sets
-    wanted = _SHORT.get(_plain(asked), _plain(asked))
-    known = next((name for name in sets if _plain(name) == wanted), None)
+    wanted = _SHORT.get(plain(asked), plain(asked))
+    known = next((name for name in sets if plain(name) == wanted), None)
     if known:
         return Named(tuple(label for label, _ in sets[known].labels), f"label order {known} ({sets[known].cites})")
     path = Path(asked)

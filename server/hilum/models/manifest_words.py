@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -13,11 +14,12 @@ from hilum.models.manifest_tables import ManifestTable
 
 EDIT: Final = "EDIT"
 """How a text begins that a person has still to write."""
+_UNEDITED: Final = re.compile(rf"\s*{EDIT}\b")
 
 
 def unedited(content: object, place: str = "") -> Iterator[str]:
     """What `hilum models new` left for a person to write."""
-    if isinstance(content, str) and content.startswith(EDIT):
+    if isinstance(content, str) and _UNEDITED.match(content):
         yield f"{place}: still to be written; it says {content!r}"
     elif isinstance(content, Mapping | list):
         for key, value in content.items() if isinstance(content, Mapping) else enumerate(content):

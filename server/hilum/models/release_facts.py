@@ -116,8 +116,12 @@ def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
     except (RuntimeError, ImportError) as error:
         raise ConfigurationError([f"engine {engine.name}: {missing_extra.in_words(error)}"]) from error
     worst = float(np.abs(run(known.image)["logits"] - known.logits).max())
-    verdict = Verdict.OK if worst <= known.tolerance else Verdict.PROBLEM
-    yield verdict, f"{engine.name} {engine.precision}: the canary's logits are {worst:.2g} off, {known.tolerance:g} is allowed"
+    said = f"{engine.name} {engine.precision}: the canary's logits are {worst:.2g} off, {known.tolerance:g} is allowed"
+    if worst <= known.tolerance:
+        yield Verdict.OK, said
+    else:
+        advice = f"build it on this machine, `hilum models build {release.id}`, which says more"
+        yield Verdict.PROBLEM, f"{said}: the tree, this machine's engine or its version is not the one that it was built with; {advice}"
     cases = golden.cases(read, places.weights_dir)
     answers = golden.prove(read, cases, run, engine.name)
     for case, logits in zip(cases, answers, strict=True):
