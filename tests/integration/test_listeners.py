@@ -45,7 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority, tls_p
         "tls_key_file": str(own.key),
     }
     senders = {"senders.ROUTER": {"maximum_associations": LIMIT_OF_ROUTER}}
-    with hilum_with(folder, make_tiny(folder / "tiny"), {}, role="listener", receive=receive, **senders) as running:
+    with hilum_with(folder, make_tiny(folder / "tiny"), {}, role="listener,dispatcher", receive=receive, **senders) as running:
         wait_for(lambda: ready_listeners(running) == receive["processes"], START_SECONDS, "the listeners")
         yield running
 
@@ -73,6 +73,31 @@ def open_until_rejected(port: int, name: str) -> list[Wire]:
 def close(held: list[Wire]) -> None:
     for wire in held:
         wire.socket.close()
+
+
+def test_several_roles_run_in_one_server_and_its_health_is_theirs(server: Hilum) -> None:
+    wait_for(lambda: server.get("/health/ready").is_success, START_SECONDS, "both roles")
+    assert [judged["role"] for judged in server.get("/health/ready").json()["roles"]] == ["receive", "deliver"]
+    assert len(processes(server, "dispatcher")) > 0
+    assert processes(server, "analyser") == processes(server, "api") == []
+
+
+def test_another_server_of_the_host_is_told_which_port_to_set_and_that_one_server_runs_several_roles(server: Hilum) -> None:
+    done = subprocess.run(server.command("serve", "--role", "api"), capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        f"hilum: api: cannot listen on 127.0.0.1 port {server.api_port}: it is taken by the running server of this "
+    )
+    assert "`--role listener,dispatcher`, or set api.port (HILUM_API__PORT)" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_check_knows_the_ports_of_the_running_server(server: Hilum) -> None:
+    said = subprocess.run(server.command("check"), capture_output=True, text=True, timeout=60, check=False).stdout
+    for name in ("receive port", "receive tls port", "api port"):
+        (line,) = [line for line in said.splitlines() if f" {name}: " in line]
+        assert line.startswith("ok "), line
+        assert line.endswith(" is in use by the running server of this state folder")
 
 
 def test_the_limit_holds_for_all_processes_together(server: Hilum) -> None:

@@ -216,7 +216,7 @@ def test_words_that_mean_everything_must_be_said(server: Hilum) -> None:
     assert (inside.returncode, "lies in the state folder" in inside.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("role", ["listener", "analyser", "dispatcher", "api"])
+@pytest.mark.parametrize("role", ["listener", "analyser", "dispatcher", "api", "listener,dispatcher"])
 def test_a_role_refuses_a_ledger_that_nobody_migrated(role: str, tmp_path: Path, tiny: Tiny) -> None:
     server = hilum_with(tmp_path, tiny, {})
     done = serve(server, "--role", role)

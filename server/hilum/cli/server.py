@@ -21,6 +21,7 @@ from hilum.cli.frame import (
 from hilum.cli.tokens import login_link
 from hilum.verbs import NoVerb, Verb
 from hilum.verbs import performs as declare_verb
+from hilum.wiring import roles
 from hilum.wiring.state_folder import hold, make_state_folder
 
 
@@ -28,23 +29,25 @@ from hilum.wiring.state_folder import hold, make_state_folder
 @performs(Verb.START)
 def serve(
     config: Config = None,
-    role: Annotated[str, typer.Option(help="all, or one of listener, analyser, dispatcher, api.")] = "all",
+    role: Annotated[
+        str, typer.Option(help="all, or some of listener, analyser, dispatcher, api, with commas between: listener,dispatcher.")
+    ] = "all",
 ) -> None:
     """Run the server until Ctrl-C, SIGTERM, or the end of its terminal (unless with nohup).
 
-    One machine: role all. Several machines: one role each, with ledger.url naming one PostgreSQL, one Triton, and one archive mounted at
-    archive/ in the state folder of each. Each machine has a host name of its own: by it they tell their leases apart.
+    One machine: role all. Several machines: the roles of each, with ledger.url naming one PostgreSQL, one Triton, and one archive
+    mounted at archive/ in the state folder of each. Each machine has a host name of its own: by it they tell their leases apart. Each
+    `hilum serve` has an API port of its own: where two of them share a machine, set HILUM_API__PORT for one, or give one both roles.
     """
-    if role not in {"all", "listener", "analyser", "dispatcher", "api"}:
-        print(f"hilum: unknown role {role!r}; use all, listener, analyser, dispatcher or api", file=sys.stderr)
-        raise typer.Exit(2)
+    with settings_explained():
+        role = roles.parse(role)
     settings = settings_of(config)
     with settings_explained(), hold(settings, role):
         from hilum import telemetry  # noqa: PLC0415 - its metrics go where `hold` has said
         from hilum.supervisor import Supervisor  # noqa: PLC0415 - the same
 
         telemetry.configure_logging(settings.log.level, settings.log.format, "supervisor")
-        if role in {"all", "api"} and sys.stdout.isatty():  # a journal would show the link to others
+        if "api" in roles.of(role) and sys.stdout.isatty():  # a journal would show the link to others
             print(f"Pages, once and within ten minutes: {login_link(settings)}", flush=True)
         raise typer.Exit(Supervisor(settings, role, actor=actor_here()).run())
 

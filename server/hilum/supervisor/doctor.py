@@ -20,7 +20,7 @@ from hilum.store.naming import naming_of
 from hilum.store.revision import ADVICE_IF_NEWER, REVISION, current_revision, is_newer
 from hilum.store.rollouts import CannotRollOut, Rollouts
 from hilum.store.views import LedgerViews
-from hilum.supervisor.check import AS_SERVER, Check, accepts, unless_refused
+from hilum.supervisor.check import AS_SERVER, Check, unless_refused
 from hilum.supervisor.check_access import access, secrets, usable
 from hilum.supervisor.check_api import api_tls, api_tokens, named_tokens
 from hilum.supervisor.check_archive import archive_checks
@@ -28,11 +28,11 @@ from hilum.supervisor.check_audit import collector_files, collector_waits
 from hilum.supervisor.check_hosts import clock, waiting
 from hilum.supervisor.check_ledger import ledger_file
 from hilum.supervisor.check_peers import authority, certificate, gone, peers, revocations
+from hilum.supervisor.check_ports import api_port, dicom_ports, port_check
 from hilum.supervisor.check_retention import retention_checks
 from hilum.supervisor.check_triton import triton_checks
 from hilum.wiring.releases import active_releases
 from hilum.wiring.rollouts import RolloutVerbs, in_words
-from hilum.wiring.sockets import bind
 from hilum_preprocessing import compiled as resizing
 
 
@@ -50,9 +50,9 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
             ledger += file
         yield from unless_refused("archive", archive_checks(settings))
     yield from unless_refused("unindexed", waiting(settings))
-    yield from _dicom_ports(settings.receive)
+    yield from _dicom_ports(settings)
     yield _who_may_send(settings.receive)
-    yield _port("api", settings.api.host, settings.api.port)
+    yield port_check(settings, api_port(settings))
     yield from unless_refused("api TLS", api_tls(settings))
     yield from unless_refused("api.token", api_tokens(settings))
     yield Check("receive", ok=True, detail=f"large objects {receiving.loaded()[1]}")
@@ -140,12 +140,10 @@ def _revision(url: str) -> Check:
     return Check("ledger", found in (None, REVISION), f"revision {found or 'none yet'}", advice)
 
 
-def _dicom_ports(receive: Receive) -> Iterator[Check]:
-    if receive.plain:
-        yield _port("receive", receive.host, receive.port)
-    if receive.tls_port:
-        yield _port("receive", receive.host, receive.tls_port, "tls_port")
-        yield from unless_refused("receive TLS", _certificates(receive))
+def _dicom_ports(settings: Settings) -> Iterator[Check]:
+    yield from (port_check(settings, port) for port in dicom_ports(settings))
+    if settings.receive.tls_port:
+        yield from unless_refused("receive TLS", _certificates(settings.receive))
 
 
 def _who_may_send(receive: Receive) -> Check:
@@ -189,22 +187,6 @@ def _sender(title: str, sender: Sender) -> Check:
     """What is different for it; that it names what there is was looked at with the settings and the releases."""
     own = [name for name, value in sender if value not in (None, ())]
     return Check(f"sender {title}", ok=True, detail=f"its own: {', '.join(own)}" if own else "as all others")
-
-
-def _port(section: str, host: str, port: int, name: str = "port") -> Check:
-    title, where = f"{section} {name.replace('_', ' ')}", f"{host}:{port}"
-    try:
-        bind(section, host, port, name).close()
-    except ConfigurationError as error:
-        if accepts(_reachable(host), port):
-            return Check(title, ok=True, detail=f"{where} is in use and answers; if that is not Hilum, set {section}.{name}")
-        return Check(title, ok=False, detail="; ".join(error.problems))
-    return Check(title, ok=True, detail=f"{where} is free, so no server runs there now")
-
-
-def _reachable(host: str) -> str:
-    """The wildcard addresses are for binding; to look at them, loopback."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
 
 
 def _releases(settings: Settings) -> Iterator[Check]:

@@ -40,6 +40,7 @@ from hilum.store.named_releases import SUPERVISOR, in_words
 from hilum.store.revision import require_not_newer, require_revision
 from hilum.store.rollouts import Rollouts
 from hilum.supervisor.audit_readers import AuditReaders
+from hilum.supervisor.check_ports import api_port, bind_port, dicom_ports
 from hilum.supervisor.clock_watch import ClockWatch
 from hilum.supervisor.housekeeping import Housekeeper
 from hilum.supervisor.pausing import pause_after
@@ -48,14 +49,13 @@ from hilum.supervisor.triton_keeper import TritonKeeper
 from hilum.supervisor.waker import Waker
 from hilum.triton.server import EmbeddedTriton
 from hilum.verbs import Thing, Verb
+from hilum.wiring import roles
 from hilum.wiring.charge import Charge, is_ours, process_name
 from hilum.wiring.deciding import open_decisions
 from hilum.wiring.releases import active_releases, keep_releases
-from hilum.wiring.sockets import bind
 from hilum.wiring.state_folder import metrics_dir
 from hilum.wiring.upgrading import migrate_at_rest
 
-ALL = "all"
 _WATCH_SECONDS = 1.0  # while a process waits for its start; one that ends wakes the supervisor at once
 _BEAT_SECONDS = 3.0
 _SILENT_SECONDS = 10.0  # three heartbeats
@@ -87,10 +87,13 @@ class Child:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Runs one role, or all of them, on this host until it is told to stop. The state folder is held by the caller."""
+    """Runs all roles, or some of them, on this host until it is told to stop. The state folder is held by the caller.
+
+    `role`: a word of `hilum.wiring.roles`.
+    """
 
     settings: Settings
-    role: str = ALL
+    role: str = roles.ALL
     stop: threading.Event = field(default_factory=threading.Event)
     actor: Actor = field(default_factory=lambda: Actor("hilum", Channel.CLI))
     _waker: Waker = field(default_factory=Waker)
@@ -110,7 +113,7 @@ class Supervisor:
         if self._runs("analyser"):
             self._triton = self._embedded_triton()
         self._bind_ports()
-        if self.role == ALL:
+        if self.role == roles.ALL:
             migrate_at_rest(self.settings, self.role)  # it cannot be taken back, so all else that may be refused comes first
         self._require_archive()
         if self._runs("analyser") or self._runs("dispatcher"):
@@ -142,46 +145,44 @@ class Supervisor:
             WebTls(api)  # files that are not usable are said here
         for role in ("api", "health"):
             if self._runs(role):
-                self._listening[role] = bind("api", api.host, api.port)
+                self._listening[role] = bind_port(self.settings, api_port(self.settings))
         if self._runs("listener"):
             self._bind_dicom_ports(self.settings.receive)
 
     def _bind_dicom_ports(self, receive: Receive) -> None:
         if receive.processes > 1:
             self._census = Census(receive.processes, self.settings.limited_senders)
-        if receive.plain:
-            self._listening["listener"] = bind("receive", receive.host, receive.port)
         if receive.tls_port:
             ServerTls(receive).warn_if_expired()  # files that are not usable are said here, and not by each listener
-            self._listening[_TLS] = bind("receive", receive.host, receive.tls_port, "tls_port")
+        for port in dicom_ports(self.settings):
+            self._listening[_TLS if port.name == "tls_port" else "listener"] = bind_port(self.settings, port)
 
     def _plan(self) -> Sequence[tuple[str, int]]:
-        """Processes of this role, in the order of starting: listeners first, so that no image waits for a model to load."""
-        settings, everything = self.settings, self.role == ALL
+        """Processes of these roles, in the order of starting: listeners first, so that no image waits for a model to load."""
+        settings, served = self.settings, roles.of(self.role)
         plan = [
-            ("listener", settings.receive.processes),
-            ("watcher", min(1, len(settings.watch))),
-            ("api", 1),
-            ("dispatcher", settings.pipeline.dispatchers),
-            ("analyser", settings.analyse.processes),
+            ("listener", "listener", settings.receive.processes),
+            ("listener", "watcher", min(1, len(settings.watch))),
+            ("api", "api", 1),
+            ("dispatcher", "dispatcher", settings.pipeline.dispatchers),
+            ("analyser", "analyser", settings.analyse.processes),
         ]
-        roles = {"listener", "watcher"} if self.role == "listener" else {self.role}
-        chosen = [(role, count) for role, count in plan if everything or role in roles]
-        return chosen if everything or self.role == "api" else [*chosen, ("health", 1)]
+        chosen = [(process, count) for role, process, count in plan if role in served]
+        return chosen if "api" in served else [*chosen, ("health", 1)]
 
     def _runs(self, role: str) -> bool:
         return any(child.role == role for child in self._children)
 
     def _require_ledger(self) -> None:
         url = self.settings.ledger_url
-        if self.role == ALL:
+        if self.role == roles.ALL:
             require_ledger(url, Archive(self.settings.archive_dir))
             require_not_newer(url)
         else:
             require_revision(url)
 
     def _require_archive(self) -> None:
-        if self.role != "dispatcher":  # it may be on a host that does not see objects
+        if roles.of(self.role) != {"dispatcher"}:  # it may be on a host that does not see objects
             require_archive(self.settings.ledger_url, Archive(self.settings.archive_dir))
 
     def _start_all(self) -> None:

@@ -1,4 +1,4 @@
-"""The state folder of a running server: held by one supervisor a role, with a fresh folder for metrics.
+"""The state folder of a running server: each role in it is held by one supervisor, with a fresh folder for metrics.
 
 Imports nothing that imports the metrics library: that one decides at its own import where a process's counters live.
 """
@@ -8,12 +8,17 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from hilum.errors import ConfigurationError
 from hilum.settings import Settings
+from hilum.wiring import roles
 
+LOCKS: Final = "supervisor-*.lock"
+"""In `run/` of the state folder: a server holds those of its roles open."""
 _METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
@@ -27,27 +32,58 @@ def make_state_folder(settings: Settings) -> None:
     settings.site.state_dir.mkdir(0o700, parents=True, exist_ok=True)
 
 
-def hold(settings: Settings, role: str) -> IO[str]:
-    """Own the state folder as long as the returned file is open, and start with empty metrics. Raises ConfigurationError."""
+@contextmanager
+def hold(settings: Settings, role: str) -> Iterator[None]:
+    """Own these roles of the state folder within the block, and start with empty metrics. Raises ConfigurationError.
+
+    `role`: a word of `hilum.wiring.roles`.
+    """
     state = settings.site.state_dir.absolute()
+    with ExitStack() as held:
+        try:
+            make_state_folder(settings)
+            settings.run_dir.mkdir(exist_ok=True)
+            for path in _locks(settings, role):
+                _lock_alone(held.enter_context(path.open("w")), f"{state} (role {_role_of(path)})")
+            _empty(metrics_dir(settings, role))
+        except OSError as error:
+            problem = (
+                f"site.state_dir: cannot write in {state} ({error.strerror}); make it writable for this user or choose another folder."
+            )
+            raise ConfigurationError([problem]) from error
+        yield
+
+
+def _lock_alone(lock: IO[str], what: str) -> None:
     try:
-        make_state_folder(settings)
-        settings.run_dir.mkdir(exist_ok=True)
-        lock = (settings.run_dir / f"supervisor-{role}.lock").open("w")
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        _empty(metrics_dir(settings, role))
     except BlockingIOError as error:
         advice = "Stop it or choose another folder. Several hosts share archive/ in theirs alone, and nothing else of it."
-        raise ConfigurationError([f"site.state_dir: another `hilum serve` uses {state}. {advice}"]) from error
-    except OSError as error:
-        problem = f"site.state_dir: cannot write in {state} ({error.strerror}); make it writable for this user or choose another folder."
-        raise ConfigurationError([problem]) from error
-    return lock
+        raise ConfigurationError([f"site.state_dir: another `hilum serve` uses {what}. {advice}"]) from error
 
 
 def is_held(settings: Settings, but: str | None = None) -> bool:
-    """Whether a server uses this state folder now, of whichever role but one."""
-    return any(_is_locked(path) for path in settings.run_dir.glob("supervisor-*.lock") if path.name != f"supervisor-{but}.lock")
+    """Whether a server uses this state folder now. `but`: of whichever role but these."""
+    own = set() if but is None else set(_locks(settings, but))
+    return any(_is_locked(path) for path in settings.run_dir.glob(LOCKS) if path not in own)
+
+
+def held_roles(settings: Settings) -> list[str]:
+    """Roles that servers of this state folder run now."""
+    return [role for role in roles.SERVED if (path := _lock(settings, role)).exists() and _is_locked(path)]
+
+
+def _locks(settings: Settings, role: str) -> list[Path]:
+    """A file for each role, so that no two supervisors run one; an earlier version that ran all had a file for that."""
+    return [_lock(settings, each) for each in (*([roles.ALL] if role == roles.ALL else []), *sorted(roles.of(role)))]
+
+
+def _role_of(lock: Path) -> str:
+    return lock.stem.removeprefix("supervisor-")
+
+
+def _lock(settings: Settings, role: str) -> Path:
+    return settings.run_dir / f"supervisor-{role}.lock"
 
 
 def _is_locked(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The web process: REST, health and metrics; on a host of another role health and metrics alone."""
+"""The web process: REST, health and metrics; on a host of other roles health and metrics alone."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from hilum.store.audit_log import AuditLog
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts import Rollouts
 from hilum.store.views import LedgerViews
+from hilum.wiring import roles
 from hilum.wiring.charge import Charge
 from hilum.wiring.deciding import open_decisions
 from hilum.wiring.heartbeat import Heartbeat
@@ -33,7 +34,7 @@ from hilum.wiring.releases import Catalogue
 from hilum.wiring.rollouts import RolloutVerbs
 from hilum.wiring.state_folder import metrics_dir
 
-# What /health/ready judges on a host that runs one role: its own work there, not that of the others.
+# What /health/ready judges on a host without the API: its own work there, not that of the others.
 _JUDGED: Final[Mapping[str, Role]] = {"listener": "receive", "analyser": "analyse", "dispatcher": "deliver"}
 
 
@@ -67,7 +68,7 @@ def _store(charge: Charge, settings: Settings, ledger: Ledger, views: LedgerView
 def _app(
     charge: Charge, settings: Settings, ledger: Ledger, views: LedgerViews, schema: Path, store: Store | None, audit: AuditLog
 ) -> FastAPI:
-    own, rollouts = _JUDGED.get(charge.served_role), Rollouts(settings.ledger_url)
+    own, rollouts = _judged(charge.served_role), Rollouts(settings.ledger_url)
     parts = Parts(
         settings,
         views,
@@ -82,10 +83,16 @@ def _app(
         audit=audit,
         probe=lambda name: _probe(settings, name),
         result_schema=schema,
-        default_roles=ROLES if own is None else (own,),
-        host=None if own is None else socket.gethostname(),
+        default_roles=own or ROLES,
+        host=socket.gethostname() if own else None,
     )
     return create_app(parts, with_studies=charge.role == "api")
+
+
+def _judged(served: str) -> tuple[Role, ...]:
+    """Roles whose processes on this host alone are judged; none: those of every host, as where the API of all is served."""
+    chosen = roles.of(served)
+    return () if "api" in chosen else tuple(role for process, role in _JUDGED.items() if process in chosen)
 
 
 def _probe(settings: Settings, name: str) -> dict[str, Any]:

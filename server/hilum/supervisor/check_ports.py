@@ -1,0 +1,102 @@
+"""Ports: free, or taken by the running server, or by somebody else; and which setting changes them."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from hilum.errors import ConfigurationError
+from hilum.settings import Settings
+from hilum.supervisor.check import Check, accepts
+from hilum.wiring.sockets import bind
+
+if TYPE_CHECKING:
+    from hilum.supervisor.port_owner import Owner
+
+_WILDCARDS: Final[Mapping[str, str]] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A port of the settings: where it stands in them, and what is spoken there."""
+
+    section: str
+    name: str
+    host: str
+    number: int
+    protocol: Literal["dicom", "dicom_tls", "http", "https"]
+
+    @property
+    def title(self) -> str:
+        """As checks name it."""
+        return f"{self.section} {self.name.replace('_', ' ')}"
+
+    @property
+    def advice(self) -> str:
+        """Which setting to change, in the file or in the environment."""
+        return f"set {self.section}.{self.name} (HILUM_{self.section.upper()}__{self.name.upper()}), such as {self._other}"
+
+    @property
+    def _other(self) -> int:
+        return self.number + 1 if self.number < 65535 else self.number - 1
+
+
+def api_port(settings: Settings) -> Port:
+    """Of REST, health and metrics."""
+    api = settings.api
+    return Port("api", "port", api.host, api.port, "https" if api.is_tls else "http")
+
+
+def dicom_ports(settings: Settings) -> list[Port]:
+    """Those on which a listener accepts associations."""
+    receive = settings.receive
+    found = [Port("receive", "port", receive.host, receive.port, "dicom")] if receive.plain else []
+    if receive.tls_port:
+        found.append(Port("receive", "tls_port", receive.host, receive.tls_port, "dicom_tls"))
+    return found
+
+
+def port_check(settings: Settings, port: Port) -> Check:
+    """Whether the server can listen there, or does."""
+    where = f"{port.host}:{port.number}"
+    try:
+        bind(port.section, port.host, port.number, port.name).close()
+    except ConfigurationError as error:
+        owner = _owner(settings, port, error)
+        if owner is None:
+            return Check(port.title, ok=False, detail="; ".join(error.problems))
+        if owner.is_this_server:
+            return Check(port.title, ok=True, detail=f"{where} is in use by {owner.words}")
+        return Check(port.title, ok=False, detail=f"{where} is taken by {owner.words}", advice=f"Stop it, or {port.advice}.")
+    return Check(port.title, ok=True, detail=f"{where} is free, so no server runs there now")
+
+
+def bind_port(settings: Settings, port: Port) -> socket.socket:
+    """A listening socket. Raises ConfigurationError that says who listens there, and what to do."""
+    try:
+        return bind(port.section, port.host, port.number, port.name)
+    except ConfigurationError as error:
+        owner = _owner(settings, port, error)
+        if owner is None:
+            raise
+        problem = f"{port.section}: cannot listen on {port.host} port {port.number}: it is taken by {owner.words}"
+        raise ConfigurationError([f"{problem}; {_way_out(port, owner)}."]) from error
+
+
+def _owner(settings: Settings, port: Port, error: ConfigurationError) -> Owner | None:
+    """Who listens there; None: nobody that answers, or the address is not of this machine."""
+    cause, host = error.__cause__, _WILDCARDS.get(port.host, port.host)
+    if isinstance(cause, OSError) and cause.errno in {errno.EADDRINUSE, errno.EACCES} and accepts(host, port.number):
+        from hilum.supervisor.port_owner import owner_of  # noqa: PLC0415 - pynetdicom, which a supervisor does not need
+
+        return owner_of(settings, host, port.number, port.protocol)
+    return None
+
+
+def _way_out(port: Port, owner: Owner) -> str:
+    if owner.is_this_server:  # another role: each supervisor has an API port of its own
+        return f"stop it and run both roles in one server, as in `--role listener,dispatcher`, or {port.advice} for one of the two"
+    return f"stop it, or {port.advice}"

@@ -1,0 +1,176 @@
+"""Who listens on a TCP port of this machine: the server of a state folder, another Hilum, or some other program.
+
+Linux says which process holds a listening socket, to root and to the user of that process. Where it does not say it to us, as
+of a process in a container, the port is asked in its own protocol.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydicom.uid import ImplicitVRLittleEndian
+from pynetdicom.sop_class import Verification
+
+from hilum import IMPLEMENTATION_CLASS_UID
+from hilum.deliver import negotiation
+from hilum.deliver.connection import Connection, ConnectionLost
+from hilum.dimse import pdu
+from hilum.settings import Settings
+from hilum.wiring.state_folder import LOCKS, is_held
+
+_SECONDS: Final = 3.0
+_LISTENS: Final = "0A"  # TCP_LISTEN of Linux
+_LOCK: Final = re.compile(rf"(?P<state>.*)/run/{LOCKS.replace('*', '[a-z]+')}")
+_CALLING: Final = "HILUM_CHECK"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who listens there; `words` end the sentence "the port is taken by"."""
+
+    is_this_server: bool
+    words: str
+
+
+def owner_of(settings: Settings, host: str, port: int, protocol: str) -> Owner:
+    """Who listens on a port that cannot be bound. `protocol`: a key of `PROBES`."""
+    holders = list(_holders(port))
+    states = {state for pid in holders for state in _states(pid)}
+    if settings.site.state_dir.resolve() in states:
+        return Owner(is_this_server=True, words="the running server of this state folder")
+    if states:
+        return Owner(is_this_server=False, words=f"another Hilum, with the state folder {', '.join(map(str, sorted(states)))}")
+    if (stranger := PROBES[protocol](host, port)) is None:
+        return _unseen_hilum(settings)
+    names = sorted({f"{_name(pid)} (process {pid})" for pid in holders})
+    return Owner(is_this_server=False, words=f"{', '.join(names)}: {stranger}" if names else stranger)
+
+
+def _unseen_hilum(settings: Settings) -> Owner:
+    """One whose processes this user does not see, or that lies behind a proxy of containers."""
+    if is_held(settings):
+        return Owner(is_this_server=True, words="a Hilum, as it seems by the running server of this state folder")
+    return Owner(is_this_server=False, words="another Hilum: no server runs with this state folder")
+
+
+def _holders(port: int) -> Iterator[int]:
+    """Processes that hold a listening socket of this port, as far as this user may see them."""
+    wanted = {f"socket:[{inode}]" for inode in _inodes(port)}
+    for folder in Path("/proc").iterdir() if wanted else ():
+        if folder.name.isdigit() and not wanted.isdisjoint(_open_files(int(folder.name))):
+            yield int(folder.name)
+
+
+def _inodes(port: int) -> Iterator[str]:
+    """Of listening sockets, from proc_pid_net(5)."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            rows = Path(table).read_text(encoding="ascii").splitlines()[1:]
+        except OSError:  # a kernel without IPv6
+            continue
+        for row in rows:
+            fields = row.split()
+            if fields[3] == _LISTENS and int(fields[1].rpartition(":")[2], 16) == port:
+                yield fields[9]
+
+
+def _open_files(pid: int) -> set[str]:
+    """What the descriptors of a process lead to; nothing of one that is not ours to look at, or is gone."""
+    found = set()
+    try:
+        for descriptor in os.scandir(f"/proc/{pid}/fd"):
+            found.add(str(Path(descriptor.path).readlink()))
+    except OSError:
+        return found
+    return found
+
+
+def _states(pid: int) -> Iterator[Path]:
+    """State folders whose supervisor this process is."""
+    yield from (Path(found["state"]) for file in _open_files(pid) if (found := _LOCK.fullmatch(file)))
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return "a program that has ended since"
+
+
+def _ask_dicom(host: str, port: int) -> str | None:
+    """By an association (PS3.8 9.3): its acceptance names the implementation."""
+    return _by_association(host, port, lambda plain: plain)
+
+
+def _ask_dicom_tls(host: str, port: int) -> str | None:
+    """The same through TLS; whom the certificate names does not matter here."""
+    return _by_association(host, port, _unverified().wrap_socket)
+
+
+def _unverified() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _by_association(host: str, port: int, secured: Callable[[socket.socket], socket.socket]) -> str | None:
+    silent = "a program that does not answer in DICOM"
+    try:
+        with socket.create_connection((host, port), _SECONDS) as plain, secured(plain) as connected:
+            wire = Connection(connected, _SECONDS)
+            wire.send([negotiation.request(_CALLING, "ANY-SCP", [(Verification, ImplicitVRLittleEndian)])])
+            kind, whole = wire.receive()
+    except (OSError, ConnectionLost):
+        return silent
+    if kind == pdu.ASSOCIATE_RJ:
+        return f"a DICOM server that rejects {_CALLING}"
+    if kind != pdu.ASSOCIATE_AC:
+        return silent
+    return None if IMPLEMENTATION_CLASS_UID.encode() in whole else f"a DICOM server that is no Hilum{_version_name(whole)}"
+
+
+def _version_name(accepted: bytes) -> str:
+    """Implementation Version Name (PS3.7 D.3.3.2.4) in brackets; empty: there is none."""
+    found = re.search(rb"\x55\x00\x00([\x01-\x10])([\x20-\x7e]{1,16})", accepted)
+    return f" ({found[2][: found[1][0]].decode('ascii').strip()})" if found else ""
+
+
+def _ask_http(host: str, port: int) -> str | None:
+    """By its health, which Hilum tells everybody."""
+    return _by_health(http.client.HTTPConnection(host, port, timeout=_SECONDS))
+
+
+def _ask_https(host: str, port: int) -> str | None:
+    """The same through TLS; whom the certificate names does not matter here."""
+    return _by_health(http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=_unverified()))
+
+
+def _by_health(connection: http.client.HTTPConnection) -> str | None:
+    try:
+        connection.request("GET", "/health/live")
+        said = json.loads(connection.getresponse().read(1024))
+    except (OSError, http.client.HTTPException):
+        return "a program that does not answer in HTTP"
+    except ValueError:
+        said = None
+    finally:
+        connection.close()
+    return None if said == {"status": "alive"} else "a web server that is no Hilum"
+
+
+PROBES: Final[Mapping[str, Callable[[str, int], str | None]]] = {
+    "dicom": _ask_dicom,
+    "dicom_tls": _ask_dicom_tls,
+    "http": _ask_http,
+    "https": _ask_https,
+}
+"""How a port is asked who listens there: in words what does, None for a Hilum."""
