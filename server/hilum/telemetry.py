@@ -147,7 +147,10 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "hilum_destination_paused": ("1 if a person paused deliveries to this destination.", ("destination",)),
     "hilum_processes": ("Processes whose heartbeat is fresh.", ("role",)),
     "hilum_processes_ready": ("Processes that say that they can work.", ("role",)),
-    "hilum_role_ready": ("1 if a role is ready, as /health/ready?role= says; a host that serves no API says it of its own roles.", ("role",)),
+    "hilum_role_ready": (
+        "1 if a role is ready, as /health/ready?role= says; a host without the API says it of its own roles.",
+        ("role",),
+    ),
     "hilum_rollout": (
         "1 for each alias that goes from one release to another, with what reads new studies, what shall follow, how, and its state.",
         ("alias", "serving", "candidate", "mode", "state"),

@@ -95,19 +95,25 @@ class Association:
 
     def store(self, outgoing: Outgoing) -> None:
         """Return when the receiver has stored it. Raises Retry, Unknown or Refused; OSError when the stream cannot be read."""
+        check_status(self.c_store(outgoing).status, str(self.peer))
+
+    def c_store(self, outgoing: Outgoing) -> command.Response:
+        """What the receiver answers (PS3.7 9.1.1).
+
+        Raises Refused without a presentation context, Unknown without an answer; OSError when the stream cannot be read.
+        """
         context = self.context(outgoing.sop_class_uid, outgoing.transfer_syntax_uid)
         if context is None:
             raise Refused("sop_class_refused", f"{self.peer} accepted no presentation context for this object")
         request = command.store_request(self._next_id(), outgoing.sop_class_uid, outgoing.sop_instance_uid)
         fragments = _fragments(outgoing, self._room)
         try:
-            status = self._exchange(context.context_id, command_set.C_STORE_RQ, request, fragments)
+            return self._ask(context.context_id, command_set.C_STORE_RQ, request, fragments)
         except ConnectionLost as error:
             raise Unknown(f"{self.peer} gave no answer ({error}); the same bytes are sent again") from error
         except OSError:
             self.abort()  # in the middle of an object there is no other way out
             raise
-        check_status(status, str(self.peer))
 
     def echo(self) -> int | None:
         """C-ECHO (PS3.4 Annex A): the status; None: no answer. Verification must have been accepted."""
@@ -142,11 +148,15 @@ class Association:
 
     def _exchange(self, context_id: int, request: int, command_set: bytes, data_set: Iterator[bytes]) -> int:
         """One message and the status of its response. Raises ConnectionLost, and then the association is over."""
+        return self._ask(context_id, request, command_set, data_set).status
+
+    def _ask(self, context_id: int, request: int, command_set: bytes, data_set: Iterator[bytes]) -> command.Response:
+        """One message and its response. Raises ConnectionLost, and then the association is over."""
         if self._wire is None:
             raise ConnectionLost("the association is over")
         try:
             self._wire.send(_message(context_id, command_set, data_set, self._room))
-            return command.status_of(_response(self._wire), request, self._message_id)
+            return command.response_of(_response(self._wire), request, self._message_id)
         except (ConnectionLost, command.NotTheAnswer) as error:
             self.abort()
             raise ConnectionLost(str(error)) from error
@@ -212,7 +222,7 @@ def associate(peer: Peer, contexts: Contexts) -> Association:
         answered, maximum_pdu_bytes = _answer(*wire.receive(), peer, contexts)
     except ConnectionLost as error:
         wire.close()
-        raise _nobody(peer, str(error)) from error
+        raise _nobody(peer, str(error), tls="" if peer.tls else ", does it want TLS (tls, or --tls)") from error
     except Retry:
         wire.close()
         raise
@@ -245,8 +255,8 @@ def _answer(kind: int, whole: bytes, peer: Peer, contexts: Contexts) -> tuple[tu
     raise ConnectionLost("it aborted the association" if kind == pdu.ABORT else "it answers with something that is no DICOM")
 
 
-def _nobody(peer: Peer, what: str) -> Retry:
-    advice = "is it running, are host and port right, is a firewall between?"
+def _nobody(peer: Peer, what: str, tls: str = "") -> Retry:
+    advice = f"is it running, are host and port right, is a firewall between{tls}?"
     return Retry(f"no DICOM answer from {peer.host}:{peer.port} ({what}); {advice}", is_outage=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from hilum.dimse import command_set
@@ -41,8 +42,19 @@ def echo_request(message_id: int) -> bytes:
     )
 
 
-def status_of(encoded: bytes, request: int, message_id: int) -> int:
-    """Status (0000,0900) of the response to this request. Raises NotTheAnswer."""
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What a receiver answers: Status (0000,0900) and Error Comment (0000,0902), empty where there is none.
+
+    A comment may name a patient: it is for the terminal of the person who sends, and stands in no log and no row.
+    """
+
+    status: int
+    comment: str = ""
+
+
+def response_of(encoded: bytes, request: int, message_id: int) -> Response:
+    """The response to this request. Raises NotTheAnswer."""
     try:
         elements = command_set.decode(encoded)
     except ValueError as error:
@@ -51,4 +63,4 @@ def status_of(encoded: bytes, request: int, message_id: int) -> int:
     status = number(elements.get(command_set.STATUS))
     if (field, answered) != (request | command_set.IS_RESPONSE, message_id) or status is None:
         raise NotTheAnswer("it answered something else")
-    return status
+    return Response(status, command_set.comment_text(elements.get(command_set.ERROR_COMMENT)))

@@ -18,6 +18,7 @@ from hilum.dimse import pdu
 _HEADER_BYTES: Final = pdu.HEADER.size
 _MAXIMUM_PDU_BYTES: Final = 1 << 20  # of an answer; the largest honest one is an A-ASSOCIATE-AC with 128 contexts
 _READ_BYTES: Final = 65_536
+_TLS_ALERT: Final = b"\x15\x03"  # RFC 8446 5.1; PDU types end at 7
 _BUFFERS: Final = 256  # of one sendmsg; Linux takes 1024
 
 
@@ -59,6 +60,8 @@ class Connection:
         limit = self._timeout if seconds is None else seconds
         deadline = time.monotonic() + limit
         self._fill(_HEADER_BYTES, deadline, limit)
+        if self._unread.startswith(_TLS_ALERT):
+            raise ConnectionLost("it answers in TLS: set tls of this destination, or give --tls to `hilum send`")
         size = _HEADER_BYTES + int.from_bytes(self._unread[2:_HEADER_BYTES], "big")
         if size > _MAXIMUM_PDU_BYTES:
             raise ConnectionLost("it answers with something that is no DICOM")

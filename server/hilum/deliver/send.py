@@ -14,7 +14,10 @@ from pydicom.uid import UID, MediaStorageDirectoryStorage
 from pynetdicom.dsutils import split_dataset
 
 from hilum.deliver.association import Association, Outgoing, Peer, associate
+from hilum.deliver.command import Response
 from hilum.deliver.lane import Unknown
+from hilum.deliver.statuses import cause, is_stored
+from hilum.deliver.tls import Tls
 from hilum.errors import Refused, Retry
 
 _MAXIMUM_CONTEXTS: Final = 128  # PS3.8 9.3.2.2: Presentation Context IDs are the odd numbers from 1 to 255
@@ -31,11 +34,15 @@ class FileState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """One file and what became of it; `detail` says what to do unless it was sent."""
+    """One file and what became of it.
+
+    `detail` says what to do unless it was sent; of one that was sent, the receiver's warning. `status` of C-STORE; None: no answer.
+    """
 
     path: Path
     state: FileState
     detail: str = ""
+    status: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +89,13 @@ def send(
     calling_ae_title: str = "HILUM_SEND",
     progress: Progress | None = None,
     timeout_seconds: float = 30.0,
+    tls: Tls | None = None,
 ) -> SendReport:
     """Send files, and all files below folders, each in its own SOP Class and Transfer Syntax and byte for byte.
 
     `progress(file, done, total)` is called after each file. Nothing is raised for a file: see its state in the report.
     """
-    peer = Peer(host, port, called_ae_title, calling_ae_title, timeout_seconds)
+    peer = Peer(host, port, called_ae_title, calling_ae_title, timeout_seconds, tls)
     started = time.monotonic()
     inspected = [_inspect(path) for path in _files(paths)]
     ended: dict[Path, SentFile] = {}
@@ -167,21 +175,30 @@ def _send_one(association: Association, item: _Object, peer: Peer) -> SentFile:
         is_class_known = association.context(item.sop_class_uid) is not None
         return SentFile(item.path, FileState.REFUSED, _not_accepted(item, peer, is_class_known=is_class_known))
     try:
-        _store(association, item)
+        return _answered(item, _store(association, item), peer)
     except Unknown as error:
         return SentFile(item.path, FileState.FAILED, error.detail.replace("the same bytes are sent again", "it may have arrived"))
-    except (Retry, Refused) as error:
-        return _failed(item, error, peer)
     except OSError as error:
         return SentFile(item.path, FileState.FAILED, f"cannot be read: {error.strerror or error}")
-    return SentFile(item.path, FileState.SENT)
 
 
-def _store(association: Association, item: _Object) -> None:
+def _store(association: Association, item: _Object) -> Response:
     with item.path.open("rb") as file:
         file.seek(item.offset)
         size = item.path.stat().st_size - item.offset
-        association.store(Outgoing(item.sop_class_uid, item.sop_instance_uid, item.transfer_syntax_uid, file, size))
+        return association.c_store(Outgoing(item.sop_class_uid, item.sop_instance_uid, item.transfer_syntax_uid, file, size))
+
+
+def _answered(item: _Object, response: Response, peer: Peer) -> SentFile:
+    """The receiver's own words come first: it alone knows why. They are for the person at the terminal, and stand in no log."""
+    status, said = response.status, f': "{response.comment}"' if response.comment else ""
+    if is_stored(status):
+        detail = f"stored, with the warning 0x{status:04X}{said}" if status else ""
+        return SentFile(item.path, FileState.SENT, detail, status)
+    what, is_final = cause(status)
+    again = "" if is_final else "; send it again later"
+    state = FileState.REFUSED if is_final else FileState.FAILED
+    return SentFile(item.path, state, f"{peer} answered 0x{status:04X}{said} ({what}){again}", status)
 
 
 def _failed(item: _Object, error: Retry | Refused, peer: Peer) -> SentFile:

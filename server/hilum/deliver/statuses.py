@@ -17,24 +17,37 @@ _LATER: Final[Sequence[tuple[range, str]]] = (
     (range(0xFE00, 0xFE01), "it cancelled the operation"),
     (range(0x0213, 0x0214), "it is short of resources"),
 )
-_NEVER: Final[Sequence[tuple[range, str, str]]] = (
-    (range(0xA900, 0xAA00), "data_set_refused", "the data set does not match its SOP Class there; ask its vendor, with the document"),
-    (range(0xC000, 0xD000), "data_set_refused", "it cannot understand the data set; see its log, and whether it takes SR of this kind"),
-    (range(0x0122, 0x0123), "sop_class_refused", "it does not support this SOP Class; enable it there"),
-    (range(0x0124, 0x0125), "not_authorised", "our AE Title may not store there; grant it"),
-    (range(0x0117, 0x0118), "data_set_refused", "it finds the SOP Instance UID invalid"),
-    (range(0x0211, 0x0213), "operation_refused", "it does not take the operation; is this the storage service?"),
+# Status, reason, what it says of any object, and what a person can do about a document.
+_NEVER: Final[Sequence[tuple[range, str, str, str]]] = (
+    (range(0xA900, 0xAA00), "data_set_refused", "the data set does not match its SOP Class there", "ask its vendor, with the document"),
+    (range(0xC000, 0xD000), "data_set_refused", "it cannot understand the data set", "see its log, and whether it takes SR of this kind"),
+    (range(0x0122, 0x0123), "sop_class_refused", "it does not support this SOP Class", "enable it there"),
+    (range(0x0124, 0x0125), "not_authorised", "our AE Title may not store there", "grant it"),
+    (range(0x0117, 0x0118), "data_set_refused", "it finds the SOP Instance UID invalid", "see its log"),
+    (range(0x0211, 0x0213), "operation_refused", "it does not take the operation", "is this the storage service?"),
 )
+
+
+def is_stored(status: int) -> bool:
+    """Whether the receiver has the object, perhaps with a warning, perhaps from a try before."""
+    return status in _STORED or status == _STORED_BEFORE or 0xB000 <= status <= 0xBFFF
+
+
+def cause(status: int) -> tuple[str, bool]:
+    """What a failure says of any object, and whether it will be the same the next time."""
+    never = next((what for codes, _, what, _ in _NEVER if status in codes), None)
+    later = next((what for codes, what in _LATER if status in codes), "its log may say why")
+    return never or later, never is not None
 
 
 def check_status(status: int, peer: str) -> None:
     """Return when the object is stored. Raises Retry or Refused; a failure that the standard does not name is tried again."""
-    if status in _STORED or status == _STORED_BEFORE or 0xB000 <= status <= 0xBFFF:
+    if is_stored(status):
         return
-    for codes, reason, advice in _NEVER:
+    for codes, reason, what, advice in _NEVER:
         if status in codes:
-            raise Refused(reason, f"{peer} answered 0x{status:04X}: {advice}, then requeue the delivery")
-    for codes, cause in _LATER:
+            raise Refused(reason, f"{peer} answered 0x{status:04X}: {what}; {advice}, then requeue the delivery")
+    for codes, what in _LATER:
         if status in codes:
-            raise Busy(f"{peer} answered 0x{status:04X}: {cause}", is_outage=True)
+            raise Busy(f"{peer} answered 0x{status:04X}: {what}", is_outage=True)
     raise Retry(f"{peer} answered 0x{status:04X}; its log may say why")

@@ -69,6 +69,16 @@ def comment(value: str) -> bytes:
     return _padded(value.encode("ascii", "replace"), b" ")
 
 
+def comment_text(value: bytes | None) -> str:
+    """Of an LO element as others write it: UTF-8 or Latin-1, what cannot be printed as `?`; empty: it is absent."""
+    given = (value or b"").rstrip(b"\0 ")
+    try:
+        found = given.decode("utf-8")
+    except UnicodeDecodeError:
+        found = given.decode("latin-1")
+    return "".join(each if each.isprintable() else "?" for each in found).strip()
+
+
 def text(value: bytes | None) -> str:
     """Of a UI element; empty: it is absent."""
     return (value or b"").rstrip(b"\0 ").decode("latin-1")
