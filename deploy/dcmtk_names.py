@@ -1,7 +1,8 @@
-"""Removes pynetdicom's command-line programs from this environment: they have the names of DCMTK's, and take other arguments.
+"""Removes pynetdicom's programs from this environment: they have the names of DCMTK's programs.
 
-An activated environment comes first on the PATH, so `storescu` of our documentation would be another program. `make setup` runs
-this after each installation, which brings them back. The library itself is not touched.
+They take other arguments, and an activated environment comes first on the PATH: `storescu` of our
+documentation would be another program. `make setup` runs this after each installation, which brings
+them back. The library itself is not touched.
 """
 
 from __future__ import annotations

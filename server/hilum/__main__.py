@@ -1,4 +1,4 @@
-"""The `hilum` command, and `python -m hilum`: it says which extra is missing where one is, before anything of the server is loaded."""
+"""The `hilum` command, and `python -m hilum`: where an extra is missing it says which one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Which extra of the package brings a module that is not installed. The standard library alone: the others may be absent.
+"""Which extra of the package brings a module that is not installed.
 
-`pip install hilum` brings the preprocessing library; the server and its tools are extras of pyproject.toml.
+It needs the standard library alone, because all else may be absent. `pip install hilum` brings the
+preprocessing library; the server and its tools are extras of pyproject.toml.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def in_words(error: Exception) -> str:
-    """An error that an optional engine has raised: the command where its extra is missing, else its own words."""
+    """Of an optional engine's error: the command where its extra is missing, else its own words."""
     return (sentence(error) if isinstance(error, ImportError) else None) or str(error)
 
 

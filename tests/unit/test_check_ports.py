@@ -20,7 +20,7 @@ from hilum import IMPLEMENTATION_CLASS_UID
 from hilum.errors import ConfigurationError
 from hilum.settings import Settings
 from hilum.supervisor.check import Check
-from hilum.supervisor.check_ports import api_port, bind_port, dicom_ports, port_check
+from hilum.supervisor.check_ports import api_port, bind_port, dicom_ports, port_check, port_checks, require_distinct
 from hilum.wiring.state_folder import hold
 from load_tests.serving import free_ports
 from tests.support.certificates import Authority
@@ -204,6 +204,20 @@ def test_every_kind_of_address_is_looked_at(tmp_path, bound, taken):
     with listening(taken, settings.receive.port):
         check = receive_check(settings)
     assert (check.ok, "a program that does not answer in DICOM" in check.detail) == (False, True)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_two_ports_of_one_number_are_a_problem_that_names_both(tmp_path, host):
+    settings = settings_of(tmp_path, {"host": host})
+    settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": settings.receive.port})})
+    number = settings.receive.port
+    where = f"api: cannot listen on 127.0.0.1 port {number}"
+    said = f"{where}: receive.port has the same number; set api.port (HILUM_API__PORT), such as {number + 1}."
+    checks = port_checks(settings)
+    assert [(check.name, check.ok) for check in checks] == [("receive port", True), ("api port", False)]
+    assert checks[1].detail == said
+    with pytest.raises(ConfigurationError, match="has the same number"):
+        require_distinct([api_port(settings), *dicom_ports(settings)])
 
 
 def test_an_address_of_another_machine_is_a_problem_whoever_listens_there(tmp_path):

@@ -190,7 +190,7 @@ def _store(association: Association, item: _Object) -> Response:
 
 
 def _answered(item: _Object, response: Response, peer: Peer) -> SentFile:
-    """The receiver's own words come first: it alone knows why. They are for the person at the terminal, and stand in no log."""
+    """The receiver's words come first: it alone knows why. They go to a terminal and into no log."""
     status, said = response.status, f': "{response.comment}"' if response.comment else ""
     if is_stored(status):
         detail = f"stored, with the warning 0x{status:04X}{said}" if status else ""

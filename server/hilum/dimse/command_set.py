@@ -70,7 +70,7 @@ def comment(value: str) -> bytes:
 
 
 def comment_text(value: bytes | None) -> str:
-    """Of an LO element as others write it: UTF-8 or Latin-1, what cannot be printed as `?`; empty: it is absent."""
+    """Of an LO element in UTF-8 or Latin-1; what cannot be printed is `?`; empty: it is absent."""
     given = (value or b"").rstrip(b"\0 ")
     try:
         found = given.decode("utf-8")

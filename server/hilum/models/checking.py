@@ -47,7 +47,7 @@ def _check(path: Path, places: Places, checks: Sequence[Check]) -> Iterator[Line
 
 
 def _guesses(name: str, path: Path) -> Iterator[Line]:
-    """Also of a manifest that does not hold, so that all of it is said at once; one that is no text is a problem already."""
+    """Also of a manifest that does not hold, so that all is said at once."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

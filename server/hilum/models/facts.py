@@ -20,7 +20,7 @@ class Places:
 
 
 class Verdict(StrEnum):
-    """What a fact means for the release: a problem is refused at a build, a question waits for a person's answer."""
+    """What a fact means for the release: a build refuses a problem, a question waits for an answer."""
 
     OK = "ok"
     NOTE = "note"

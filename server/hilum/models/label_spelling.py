@@ -15,7 +15,7 @@ _PLURALS: Final = ("es", "s")
 
 
 def concept_near(name: str) -> str | None:
-    """Key of the concept whose name this is, but for case, marks, a plural or a letter; None: none is that near."""
+    """Key of the concept with this name, but for case, marks, a plural or a letter; None: there is none."""
     known, word = _spellings(), plain(name)
     singular = next((known[each] for each in _singulars(word) if each in known), None)
     if singular or len(word) < _SHORTEST:

@@ -1,4 +1,4 @@
-"""What a manifest that holds leaves open: guesses that nobody has confirmed, words that say nothing, labels that are almost a known one.
+"""What a manifest that holds leaves open: guesses, words that say nothing, labels near a known one.
 
 A question is no problem: the release may be built and served. `hilum models check` ends with 1 until it is answered.
 """

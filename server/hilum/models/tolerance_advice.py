@@ -1,4 +1,4 @@
-"""What to do about a tolerance: sentences for those who build a release, with the line to write into its manifest."""
+"""What to do about a tolerance, for those who build a release: the line to write into its manifest."""
 
 from __future__ import annotations
 

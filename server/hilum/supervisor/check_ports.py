@@ -1,10 +1,10 @@
-"""Ports: free, or taken by the running server, or by somebody else; and which setting changes them."""
+"""Ports: free, taken by the running server or by another program; and which setting changes them."""
 
 from __future__ import annotations
 
 import errno
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -57,6 +57,30 @@ def dicom_ports(settings: Settings) -> list[Port]:
     if receive.tls_port:
         found.append(Port("receive", "tls_port", receive.host, receive.tls_port, "dicom_tls"))
     return found
+
+
+def port_checks(settings: Settings) -> list[Check]:
+    """Of every port: whether the server can listen there, or does."""
+    ports = [*dicom_ports(settings), api_port(settings)]
+    clashes = {port.title: said for number, port in enumerate(ports) if (said := _clash(port, ports[:number]))}
+    return [
+        Check(port.title, ok=False, detail=clashes[port.title]) if port.title in clashes else port_check(settings, port) for port in ports
+    ]
+
+
+def require_distinct(ports: Sequence[Port]) -> None:
+    """Raises ConfigurationError where the settings give one number to two ports of one server."""
+    if problems := [said for number, port in enumerate(ports) if (said := _clash(port, ports[:number]))]:
+        raise ConfigurationError(problems)
+
+
+def _clash(port: Port, others: Sequence[Port]) -> str | None:
+    for other in others:
+        share_address = port.host == other.host or not {port.host, other.host}.isdisjoint(_WILDCARDS)
+        if port.number == other.number and share_address:
+            where = f"{port.section}: cannot listen on {port.host} port {port.number}"
+            return f"{where}: {other.section}.{other.name} has the same number; {port.advice}."
+    return None
 
 
 def port_check(settings: Settings, port: Port) -> Check:

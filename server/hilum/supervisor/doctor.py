@@ -28,7 +28,7 @@ from hilum.supervisor.check_audit import collector_files, collector_waits
 from hilum.supervisor.check_hosts import clock, waiting
 from hilum.supervisor.check_ledger import ledger_file
 from hilum.supervisor.check_peers import authority, certificate, gone, peers, revocations
-from hilum.supervisor.check_ports import api_port, dicom_ports, port_check
+from hilum.supervisor.check_ports import port_checks
 from hilum.supervisor.check_retention import retention_checks
 from hilum.supervisor.check_triton import triton_checks
 from hilum.wiring.releases import active_releases
@@ -50,9 +50,10 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
             ledger += file
         yield from unless_refused("archive", archive_checks(settings))
     yield from unless_refused("unindexed", waiting(settings))
-    yield from _dicom_ports(settings)
+    yield from port_checks(settings)
+    if settings.receive.tls_port:
+        yield from unless_refused("receive TLS", _certificates(settings.receive))
     yield _who_may_send(settings.receive)
-    yield port_check(settings, api_port(settings))
     yield from unless_refused("api TLS", api_tls(settings))
     yield from unless_refused("api.token", api_tokens(settings))
     yield Check("receive", ok=True, detail=f"large objects {receiving.loaded()[1]}")
@@ -138,12 +139,6 @@ def _revision(url: str) -> Check:
         return Check("ledger", ok=False, detail=f"revision {found} is of a newer version of Hilum than this one", advice=ADVICE_IF_NEWER)
     advice = f"This version needs {REVISION}: back up, then `hilum serve` migrates."
     return Check("ledger", found in (None, REVISION), f"revision {found or 'none yet'}", advice)
-
-
-def _dicom_ports(settings: Settings) -> Iterator[Check]:
-    yield from (port_check(settings, port) for port in dicom_ports(settings))
-    if settings.receive.tls_port:
-        yield from unless_refused("receive TLS", _certificates(settings.receive))
 
 
 def _who_may_send(receive: Receive) -> Check:

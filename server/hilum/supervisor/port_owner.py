@@ -1,4 +1,4 @@
-"""Who listens on a TCP port of this machine: the server of a state folder, another Hilum, or some other program.
+"""Whose a TCP port of this machine is: this state folder's server, another Hilum, another program.
 
 Linux says which process holds a listening socket, to root and to the user of that process. Where it does not say it to us, as
 of a process in a container, the port is asked in its own protocol.
@@ -84,7 +84,7 @@ def _inodes(port: int) -> Iterator[str]:
 
 
 def _open_files(pid: int) -> set[str]:
-    """What the descriptors of a process lead to; nothing of one that is not ours to look at, or is gone."""
+    """What the descriptors of a process lead to; nothing where we may not look, or it is gone."""
     found = set()
     try:
         for descriptor in os.scandir(f"/proc/{pid}/fd"):

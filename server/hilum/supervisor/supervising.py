@@ -40,7 +40,7 @@ from hilum.store.named_releases import SUPERVISOR, in_words
 from hilum.store.revision import require_not_newer, require_revision
 from hilum.store.rollouts import Rollouts
 from hilum.supervisor.audit_readers import AuditReaders
-from hilum.supervisor.check_ports import api_port, bind_port, dicom_ports
+from hilum.supervisor.check_ports import api_port, bind_port, dicom_ports, require_distinct
 from hilum.supervisor.clock_watch import ClockWatch
 from hilum.supervisor.housekeeping import Housekeeper
 from hilum.supervisor.pausing import pause_after
@@ -87,7 +87,7 @@ class Child:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Runs all roles, or some of them, on this host until it is told to stop. The state folder is held by the caller.
+    """Runs all roles or some on this host until it is told to stop; the caller holds the state folder.
 
     `role`: a word of `hilum.wiring.roles`.
     """
@@ -143,6 +143,8 @@ class Supervisor:
         api = self.settings.api
         if api.is_tls:
             WebTls(api)  # files that are not usable are said here
+        dicom = dicom_ports(self.settings) if self._runs("listener") else []
+        require_distinct([api_port(self.settings), *dicom])
         for role in ("api", "health"):
             if self._runs(role):
                 self._listening[role] = bind_port(self.settings, api_port(self.settings))

@@ -12,7 +12,7 @@ SERVED: Final = ("listener", "analyser", "dispatcher", "api")
 
 
 def parse(text: str) -> str:
-    """The roles in their usual order with commas between, or `all`, which all four together are. Raises ConfigurationError."""
+    """The roles in their usual order with commas between; all four are `all`. Raises ConfigurationError."""
     words = [word.strip() for word in text.split(",")]
     if unknown := [word for word in words if word not in {ALL, *SERVED}]:
         shown = " and ".join(repr(word) for word in dict.fromkeys(unknown))

@@ -34,7 +34,7 @@ def make_state_folder(settings: Settings) -> None:
 
 @contextmanager
 def hold(settings: Settings, role: str) -> Iterator[None]:
-    """Own these roles of the state folder within the block, and start with empty metrics. Raises ConfigurationError.
+    """Own these roles of the state folder, and start with empty metrics. Raises ConfigurationError.
 
     `role`: a word of `hilum.wiring.roles`.
     """
@@ -74,7 +74,7 @@ def held_roles(settings: Settings) -> list[str]:
 
 
 def _locks(settings: Settings, role: str) -> list[Path]:
-    """A file for each role, so that no two supervisors run one; an earlier version that ran all had a file for that."""
+    """A file for each role, so that no two supervisors run one; earlier versions had one for `all`."""
     return [_lock(settings, each) for each in (*([roles.ALL] if role == roles.ALL else []), *sorted(roles.of(role)))]
 
 

@@ -90,7 +90,7 @@ def _app(
 
 
 def _judged(served: str) -> tuple[Role, ...]:
-    """Roles whose processes on this host alone are judged; none: those of every host, as where the API of all is served."""
+    """Roles of which this host's processes are judged; none: all roles of all hosts, beside the API."""
     chosen = roles.of(served)
     return () if "api" in chosen else tuple(role for process, role in _JUDGED.items() if process in chosen)
 
