@@ -6,9 +6,9 @@ of a process in a container, the port is asked in its own protocol.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
-import os
 import re
 import socket
 import ssl
@@ -31,6 +31,9 @@ _SECONDS: Final = 3.0
 _LISTENS: Final = "0A"  # TCP_LISTEN of Linux
 _LOCK: Final = re.compile(rf"(?P<state>.*)/run/{LOCKS.replace('*', '[a-z]+')}")
 _CALLING: Final = "HILUM_CHECK"
+# What our own listener may answer to this question, too: it knows its senders by title or certificate.
+_REJECTS: Final = f"a DICOM server that rejects {_CALLING}"
+_SILENT_IN_TLS: Final = "a program that does not answer in DICOM with TLS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,9 @@ def owner_of(settings: Settings, host: str, port: int, protocol: str) -> Owner:
         return Owner(is_this_server=True, words="the running server of this state folder")
     if states:
         return Owner(is_this_server=False, words=f"another Hilum, with the state folder {', '.join(map(str, sorted(states)))}")
-    if (stranger := PROBES[protocol](host, port)) is None:
+    stranger = PROBES[protocol](host, port)
+    is_unclear = stranger in {_REJECTS, _SILENT_IN_TLS} and not holders and is_held(settings)
+    if stranger is None or is_unclear:
         return _unseen_hilum(settings)
     names = sorted({f"{_name(pid)} (process {pid})" for pid in holders})
     return Owner(is_this_server=False, words=f"{', '.join(names)}: {stranger}" if names else stranger)
@@ -85,12 +90,14 @@ def _inodes(port: int) -> Iterator[str]:
 
 def _open_files(pid: int) -> set[str]:
     """What the descriptors of a process lead to; nothing where we may not look, or it is gone."""
-    found = set()
     try:
-        for descriptor in os.scandir(f"/proc/{pid}/fd"):
-            found.add(str(Path(descriptor.path).readlink()))
+        descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
-        return found
+        return set()
+    found = set()
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):  # closed meanwhile
+            found.add(str(descriptor.readlink()))
     return found
 
 
@@ -108,12 +115,12 @@ def _name(pid: int) -> str:
 
 def _ask_dicom(host: str, port: int) -> str | None:
     """By an association (PS3.8 9.3): its acceptance names the implementation."""
-    return _by_association(host, port, lambda plain: plain)
+    return _by_association(host, port, lambda plain: plain, "a program that does not answer in DICOM")
 
 
 def _ask_dicom_tls(host: str, port: int) -> str | None:
     """The same through TLS; whom the certificate names does not matter here."""
-    return _by_association(host, port, _unverified().wrap_socket)
+    return _by_association(host, port, _unverified().wrap_socket, _SILENT_IN_TLS)
 
 
 def _unverified() -> ssl.SSLContext:
@@ -122,8 +129,7 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
-def _by_association(host: str, port: int, secured: Callable[[socket.socket], socket.socket]) -> str | None:
-    silent = "a program that does not answer in DICOM"
+def _by_association(host: str, port: int, secured: Callable[[socket.socket], socket.socket], silent: str) -> str | None:
     try:
         with socket.create_connection((host, port), _SECONDS) as plain, secured(plain) as connected:
             wire = Connection(connected, _SECONDS)
@@ -132,7 +138,7 @@ def _by_association(host: str, port: int, secured: Callable[[socket.socket], soc
     except (OSError, ConnectionLost):
         return silent
     if kind == pdu.ASSOCIATE_RJ:
-        return f"a DICOM server that rejects {_CALLING}"
+        return _REJECTS
     if kind != pdu.ASSOCIATE_AC:
         return silent
     return None if IMPLEMENTATION_CLASS_UID.encode() in whole else f"a DICOM server that is no Hilum{_version_name(whole)}"
