@@ -142,10 +142,14 @@ def test_what_is_no_dicom_port_is_said_to_be_none() -> None:
     assert caught.value.is_outage
 
 
-def test_an_acceptance_that_cannot_be_read_is_no_dicom() -> None:
+def test_an_acceptance_that_cannot_be_read_is_said_to_be_one_and_is_no_outage() -> None:
     broken = b"\x02\x00\x00\x00\x00\x50" + b"\xff" * 80
-    with peer_that(lambda connection: connection.sendall(broken), accepts=False) as peer, pytest.raises(Retry, match="no DICOM"):
+    with (
+        peer_that(lambda connection: connection.sendall(broken), accepts=False) as peer,
+        pytest.raises(Retry, match=r"an A-ASSOCIATE-AC that cannot be read \(an item of type FF is longer") as caught,
+    ):
         associate(peer, CONTEXTS)
+    assert not caught.value.is_outage
 
 
 @pytest.mark.parametrize(("said", "answer"), [(RELEASE_RQ, RELEASE_RP), (ABORT, b""), (b"", b"")], ids=["release", "abort", "gone"])

@@ -207,10 +207,10 @@ def test_an_object_behind_the_request_is_stored(listener: ListenerProcess) -> No
 def test_a_request_with_an_even_context_is_aborted_and_has_a_row(listener: ListenerProcess) -> None:
     request = association_request("EVEN", [(DX, ExplicitVRLittleEndian)], 0)
     at = request.index(b"\x20\0", 74) + 4  # PS3.8 9.3.2.2: the Presentation Context ID, which must be odd
-    nonsense = "SELECT coalesce(sum(count), 0) FROM association WHERE outcome = 'not_dicom'"
-    before = listener.rows(nonsense)[0][0]
     assert answers(listener, request[:at] + b"\2" + request[at + 1 :]) == pdu(7, bytes((0, 0, PROVIDER, INVALID_PARAMETER)))
-    wait_for(lambda: listener.rows(nonsense)[0][0] == before + 1, what="the row")
+    row = row_of(listener, "EVEN")
+    assert (row["outcome"], row["reason"]) == ("aborted", "protocol_error")
+    assert "the Presentation Context ID 2 is even" in row["advice"]
 
 
 def test_a_request_with_a_context_of_no_class_is_aborted_and_has_a_row(listener: ListenerProcess) -> None:

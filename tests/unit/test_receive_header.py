@@ -22,7 +22,7 @@ from pydicom.uid import (
     JPEGBaseline8Bit,
 )
 
-from hilum.receive.header import MAXIMUM_HEADER_BYTES, is_uid, read_header
+from hilum.receive.header import MAXIMUM_HEADER_BYTES, is_like_uid, problem_of_uid, read_header
 from hilum.receive.refusals import COMMENT_LENGTH, CannotUnderstand, HeaderTooComplex
 from hilum_preprocessing.structure import MAXIMUM_DEPTH
 from load_tests.phantom import make_instance
@@ -140,7 +140,7 @@ def test_pixel_data_may_be_truncated_but_the_header_may_not() -> None:
         (b"", "is missing"),
         (b"\0\0", "is missing"),
         (b"1.2.x ", "not a valid"),
-        (b"1" * 66, "not a valid"),
+        (b"1" * 66, "over 64 characters"),
         (b"1.2\\1.3\0", "not a valid"),
     ],
 )
@@ -226,17 +226,48 @@ def test_a_large_object_with_a_small_header_is_fine() -> None:
         ("0.0.0.0", False),
         ("0.1", True),
         ("1.0", True),
+        ("2.999.1", True),
+        ("1.76.380.18.1", True),
+        ("01.2.3", True),
+        ("1.2.03", True),
+        ("3.1.2", False),
+        ("10.2.3", False),
+        ("999.999.01.2026.1", False),
+        ("1" * 20, False),
+        ("1.2.3\0", False),
+        (" 1.2.3", False),
+        ("1.2.-3", False),
+        ("1.2.3a", False),
+        ("1,2,3", False),
     ],
 )
 def test_what_may_be_a_uid(text: str, good: bool) -> None:
-    assert is_uid(text) is good
+    assert (problem_of_uid(text) is None) is good
+
+
+@pytest.mark.parametrize("tag", [0x00080016, 0x00080018, 0x0020000D, 0x0020000E])
+def test_what_begins_with_no_root_is_read_where_it_is_stored_and_refused_on_its_way_in(tag: int) -> None:
+    """An earlier version has taken such objects: they stay readable."""
+    uid = "999.999.01.7"
+    encoded = b"".join(uid_element(each, uid if each == tag else "1.2.3") for each in (0x00080016, 0x00080018, 0x0020000D, 0x0020000E))
+    header = read_header(encoded, ExplicitVRLittleEndian)
+    assert is_like_uid(uid)
+    with pytest.raises(CannotUnderstand, match=r"UID \(.*\) must start with 0-2") as refused:
+        header.require_uids()
+    assert len(refused.value.comment) <= COMMENT_LENGTH
+
+
+def test_what_is_wrong_with_a_uid_fits_into_an_error_comment_behind_any_name() -> None:
+    for text in ("x", "9.1", "1" * 65):
+        for name in ("Media Storage SOP Instance UID (0002,0003)", "Affected SOP Instance UID in the command"):
+            assert len(f"{name} {problem_of_uid(text)}") <= COMMENT_LENGTH
 
 
 def read_or_refuse(encoded: bytes, syntax: str) -> None:
     """Whatever else it raises fails the test."""
     with contextlib.suppress(CannotUnderstand):
         header = read_header(encoded, syntax)
-        assert is_uid(header.study_instance_uid)
+        assert is_like_uid(header.study_instance_uid)
 
 
 SYNTAXES = st.sampled_from([*ENCODINGS, DeflatedExplicitVRLittleEndian])

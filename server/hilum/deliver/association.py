@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
@@ -22,6 +21,7 @@ from hilum.deliver.negotiation import Context, Rejection
 from hilum.deliver.statuses import check_status
 from hilum.deliver.tls import Tls, secure
 from hilum.dimse import command_set, pdu
+from hilum.dimse.associate import Malformed
 from hilum.dimse.pdu import p_data
 from hilum.errors import Refused, Retry
 
@@ -31,8 +31,6 @@ _LARGEST_PDU_BYTES: Final = 131_072  # ours; DCMTK takes no larger ones
 _LEAST_PDU_BYTES: Final = 128  # who says less means something else
 _LAST_MESSAGE_ID: Final = 65_535
 _RELEASE_SECONDS: Final = 5.0
-# What a PDU that is none may raise in pynetdicom's decoder.
-_NOT_A_PDU: Final = (ValueError, TypeError, AttributeError, KeyError, IndexError, AssertionError, struct.error)
 
 # PS3.8 Table 9-21: (source, reason) of an A-ASSOCIATE-RJ, and what a person can do about it.
 _REJECTIONS: Final[Mapping[tuple[int, int], str]] = {
@@ -88,6 +86,11 @@ class Association:
             self._hear_the_end(self._wire)
         return self._wire is not None
 
+    @property
+    def accepted(self) -> tuple[Context, ...]:
+        """The contexts in which something may be sent, in the order of the proposal; at least one."""
+        return tuple(context for context in self.contexts if context.is_accepted)
+
     def context(self, sop_class_uid: str, transfer_syntax_uid: str | None = None) -> Context | None:
         """The accepted context of a SOP Class, in this Transfer Syntax or in any."""
         fits = (item for item in self.contexts if item.is_accepted and item.sop_class_uid == sop_class_uid)
@@ -121,6 +124,14 @@ class Association:
         assert context is not None, "ask only where Verification was accepted"
         try:
             return self._exchange(context.context_id, command_set.C_ECHO_RQ, command.echo_request(self._next_id()), iter(()))
+        except ConnectionLost:
+            return None
+
+    def event_report(self, context: Context, command_of: Callable[[int], bytes], information: bytes) -> int | None:
+        """N-EVENT-REPORT (PS3.7 10.1.1) in an accepted context: the status; None: no answer. `command_of`: a Message ID."""
+        pieces = (information[begin : begin + self._room] for begin in range(0, len(information), self._room))
+        try:
+            return self._exchange(context.context_id, command_set.N_EVENT_REPORT_RQ, command_of(self._next_id()), pieces)
         except ConnectionLost:
             return None
 
@@ -211,14 +222,15 @@ def _response(wire: Connection) -> bytes:
                 return found
 
 
-def associate(peer: Peer, contexts: Contexts) -> Association:
+def associate(peer: Peer, contexts: Contexts, scp_of: Sequence[str] = ()) -> Association:
     """An established association that accepts at least one of the contexts (SOP Class UID, Transfer Syntax UID).
 
+    `scp_of`: SOP Classes of which we are the SCP; we are the SCU of the others (PS3.7 D.3.3.4).
     Raises Retry (an outage) when nobody answers or the association is rejected, Refused when no context is accepted.
     """
     wire = Connection(_connected(peer), peer.timeout_seconds)
     try:
-        wire.send([negotiation.request(peer.calling_ae_title, peer.called_ae_title, contexts)])
+        wire.send([negotiation.request(peer.calling_ae_title, peer.called_ae_title, contexts, scp_of)])
         answered, maximum_pdu_bytes = _answer(*wire.receive(), peer, contexts)
     except ConnectionLost as error:
         wire.close()
@@ -250,8 +262,9 @@ def _answer(kind: int, whole: bytes, peer: Peer, contexts: Contexts) -> tuple[tu
         if kind == pdu.ASSOCIATE_RJ:
             detail = _rejection(negotiation.rejection(whole), peer)
             raise Retry(f"{peer} rejected the association: {detail}", is_outage=True)
-    except _NOT_A_PDU as error:
-        raise ConnectionLost("it answers with something that is no DICOM") from error
+    except Malformed as error:  # it is there, and speaks DICOM: no outage
+        name = "A-ASSOCIATE-AC" if kind == pdu.ASSOCIATE_AC else "A-ASSOCIATE-RJ"
+        raise Retry(f"{peer} answered with an {name} that cannot be read ({error}); ask its vendor") from error
     raise ConnectionLost("it aborted the association" if kind == pdu.ABORT else "it answers with something that is no DICOM")
 
 

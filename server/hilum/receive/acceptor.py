@@ -11,20 +11,21 @@ from typing import Final
 
 from hilum import telemetry, tracing
 from hilum.dimse import command_set, pdu
+from hilum.dimse.associate import Malformed, Request, decode_request, title_text, titles
 from hilum.receive import policy
-from hilum.receive.account import NOT_DICOM, TOO_MANY_CONNECTIONS, TOO_SLOW, Account, Unheard, printable
+from hilum.receive.account import NOT_DICOM, TOO_MANY_CONNECTIONS, TOO_SLOW, Account, Unheard
 from hilum.receive.advice import advise
 from hilum.receive.commitment import Commitment
 from hilum.receive.door import Door
 from hilum.receive.dripping import Dripping
 from hilum.receive.first_pdu import read_first_pdu
-from hilum.receive.negotiation import Acceptance, AssociateRequest, accept, decode_request
+from hilum.receive.negotiation import Acceptance, accept
 from hilum.receive.policy import Rejection
 from hilum.receive.streamed_storage import StreamedStorage
 from hilum.receive.streaming.connection import say_last
 from hilum.receive.streaming.loop import End, Loop
 from hilum.receive.streaming.outgoing import Outgoing
-from hilum.receive.streaming.protocol import ProtocolError
+from hilum.receive.streaming.protocol import ProtocolError, Reason
 from hilum.receive.streaming.provider import Provider
 from hilum.receive.terms import STORAGE_COMMITMENT
 from hilum.receive.tls import HandshakeFailed, ServerTls, begin_tls, certificate_names, shake_hands, shut_down
@@ -69,43 +70,52 @@ class Acceptor:
     def _answer(self, seconds: float) -> Acceptance | bytes:
         """The answer to the request, or the last word; nothing is kept of the request. Raises OSError."""
         try:
-            return self._judge(decode_request(read_first_pdu(self._sock, seconds)))
+            first = read_first_pdu(self._sock, seconds)
         except ProtocolError as problem:
             self.account.unheard = NOT_DICOM
             return pdu.provider_abort(problem.reason)
         except TimeoutError:
             self.account.unheard = _silent(seconds)
             return b""
-
-    def _judge(self, request: AssociateRequest) -> Acceptance | bytes:
-        self._note(request)
         try:
-            if (rejection := _of_another_version(request) or self._admission(request)) is not None:
+            self._note(*titles(first))
+            return self._judge(decode_request(first))
+        except Malformed as problem:
+            return self._malformed(problem)
+
+    def _judge(self, request: Request) -> Acceptance | bytes:
+        try:
+            if (rejection := _of_another_version(request) or self._admission()) is not None:
                 return self._reject(rejection)
             return self._negotiate(request)
-        except ProtocolError as problem:
-            self.account.abort_reason = End.PROTOCOL_ERROR.value
-            return pdu.provider_abort(problem.reason)
         except Exception:  # noqa: BLE001 - the sender may come back, and the others are served
             _log.exception("request_not_judged")
             return self._reject(policy.FAILED)
 
-    def _admission(self, request: AssociateRequest) -> Rejection | None:
-        titles = request.called_ae_title, request.calling_ae_title
+    def _malformed(self, problem: Malformed) -> bytes:
+        """Of a request that has AE Titles the row names them, and what is wrong with it."""
+        if self.account.is_requested:
+            self.account.abort_reason, self.account.request_problem = End.PROTOCOL_ERROR.value, str(problem)
+        else:
+            self.account.unheard = NOT_DICOM
+        return pdu.provider_abort(Reason.INVALID_PARAMETER)
+
+    def _admission(self) -> Rejection | None:
+        titles = self.account.called_ae_title, self.account.calling_ae_title
         return self._door.admit(self, *titles, self.account.peer_address, certificate_names(self._sock))
 
-    def _note(self, request: AssociateRequest) -> None:
+    def _note(self, called: bytes, calling: bytes) -> None:
         self.account.is_requested = True
-        self.account.called_ae_title = printable(request.called_ae_title)
-        self.account.calling_ae_title = printable(request.calling_ae_title)
+        self.account.called_ae_title, self.account.calling_ae_title = title_text(called), title_text(calling)
 
     def _reject(self, rejection: Rejection) -> bytes:
         self.account.rejection = rejection
         return pdu.rejection(rejection.result, rejection.source, rejection.diagnostic)
 
-    def _negotiate(self, request: AssociateRequest) -> Acceptance:
-        terms = self._door.policy.terms(request.calling_ae_title)
-        acceptance = accept(request, policy.supported(request.abstract_syntaxes, terms), self._door.settings.maximum_pdu_bytes)
+    def _negotiate(self, request: Request) -> Acceptance:
+        terms = self._door.policy.terms(self.account.calling_ae_title)
+        proposed = [context.abstract_syntax for context in request.contexts]
+        acceptance = accept(request, policy.supported(proposed, terms), self._door.settings.maximum_pdu_bytes)
         self.account.accepted = frozenset(context.sop_class_uid for context in acceptance.contexts.values())
         self.account.not_accepted = acceptance.not_accepted
         self.account.advice_on_contexts = advise(acceptance.not_accepted, terms)
@@ -210,7 +220,7 @@ def _silent(seconds: float) -> Unheard:
     return Unheard("dropped", "no_request", advice)
 
 
-def _of_another_version(request: AssociateRequest) -> Rejection | None:
+def _of_another_version(request: Request) -> Rejection | None:
     """PS3.8 9.3.2: version 1 is bit 0, the only one that is tested."""
     if request.protocol_version & 1:
         return None

@@ -26,7 +26,10 @@ class Unheard:
 
 
 NOT_DICOM = Unheard(
-    "not_dicom", None, "It sent something that is not an A-ASSOCIATE-RQ. Check that the sender speaks DICOM to this port, without TLS."
+    "not_dicom",
+    None,
+    "It sent something that is not an A-ASSOCIATE-RQ, or one of more than 256 KiB. "
+    "Check that the sender speaks DICOM to this port, without TLS.",
 )
 TOO_MANY_CONNECTIONS = Unheard(
     "dropped",
@@ -65,6 +68,7 @@ class Account:
     last_refusal: Answer | None = None
     commitment_refusal: Answer | None = None
     abort_reason: str | None = None
+    request_problem: str | None = None  # where an A-ASSOCIATE-RQ cannot be read
     slowness_advice: str | None = None
     shown: tracing.Association | None = None  # in the traces of its studies
     http_problem: HttpProblem | None = None
@@ -123,6 +127,8 @@ class Account:
         if (ended := self.unheard or self.rejection) is not None:
             return ended.advice
         parts = [self.advice_on_contexts]
+        if self.request_problem is not None:
+            parts.append(f"Its A-ASSOCIATE-RQ cannot be read: {self.request_problem}. Correct the sender.")
         if (problem := self.http_problem) is not None:
             parts.append(f"STOW-RS answered {problem.status}: {_plain(problem.detail)}")
         if (last := self.last_refusal) is not None:
@@ -139,8 +145,3 @@ class Account:
 def _plain(detail: str) -> str:
     """As a database takes it: what a parser says may quote what was sent."""
     return "".join(character if character.isprintable() else "?" for character in detail)[:_DETAIL_LENGTH]
-
-
-def printable(ae_title: str) -> str:
-    """An AE Title as it may stand in rows and files: at most 16 characters of the default repertoire (PS3.5 6.2, VR AE)."""
-    return "".join(character if character.isascii() and character.isprintable() else "?" for character in ae_title.strip())[:16]

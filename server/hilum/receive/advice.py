@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pydicom import uid
 
 from hilum.domain import TRANSFER_SYNTAXES
-from hilum.receive.header import is_uid
+from hilum.receive.header import is_like_uid
 from hilum.receive.terms import STORAGE_SOP_CLASSES, Terms
 
 _NAMED = 3  # refused SOP Classes that are named; a router may propose a hundred
@@ -68,4 +68,4 @@ def _list(sop_classes: Sequence[str]) -> str:
 
 def _name(registered: str) -> str:
     """Of a SOP Class or Transfer Syntax in the standard, else its UID."""
-    return uid.UID(registered).name if is_uid(registered) else "an invalid UID"
+    return uid.UID(registered).name if is_like_uid(registered) else "an invalid UID"

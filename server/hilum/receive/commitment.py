@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pydicom.dataset import Dataset
-from pydicom.uid import UID
-from pynetdicom.dsutils import encode
 from sqlalchemy.exc import SQLAlchemyError
 
 from hilum import telemetry
@@ -14,7 +11,7 @@ from hilum.domain import Advance, CommitmentRequest, CommitmentVerdict
 from hilum.errors import Retry
 from hilum.receive.account import Account
 from hilum.receive.commitment_desk import Desk
-from hilum.receive.commitment_report import answered, command_of, event_type_of, information_of
+from hilum.receive.commitment_report import answered, command_of, encoded_information, event_type_of
 from hilum.receive.commitment_request import (
     MAXIMUM_BYTES,
     NO_SUCH_CLASS,
@@ -82,7 +79,7 @@ class Commitment:
 
     def report(self, transaction_uid: str, verdict: CommitmentVerdict, seconds: float) -> Advance:
         """Over the association of the request. Return when the asker has answered. Raises Retry or Refused."""
-        information = _encoded(information_of(transaction_uid, verdict), UID(self._context.transfer_syntax_uid))
+        information = encoded_information(transaction_uid, verdict, self._context.transfer_syntax_uid)
 
         def message(message_id: int) -> bytes:
             command = command_of(event_type_of(verdict), message_id)
@@ -122,9 +119,3 @@ class Action:
     def close(self) -> None:
         """There is nothing."""
         self._encoded = bytearray()
-
-
-def _encoded(information: Dataset, syntax: UID) -> bytes:
-    encoded: bytes | None = encode(information, syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated)
-    assert encoded is not None, "UIDs and numbers of our own can be encoded"
-    return encoded

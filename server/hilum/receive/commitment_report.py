@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
+from pydicom.uid import UID
+from pynetdicom.dsutils import encode
 
 from hilum import telemetry
 from hilum.dimse import command_set
@@ -25,8 +27,16 @@ def event_type_of(verdict: CommitmentVerdict) -> int:
     return _FAILURES_EXIST if verdict.failed else _SUCCESSFUL
 
 
-def information_of(transaction_uid: str, verdict: CommitmentVerdict) -> Dataset:
-    """Event Information (PS3.4 Table J.3-2)."""
+def encoded_information(transaction_uid: str, verdict: CommitmentVerdict, transfer_syntax_uid: str) -> bytes:
+    """Event Information (PS3.4 Table J.3-2) as it is sent."""
+    syntax = UID(transfer_syntax_uid)
+    information = _information(transaction_uid, verdict)
+    encoded: bytes | None = encode(information, syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated)
+    assert encoded is not None, "UIDs and numbers of our own can be encoded"
+    return encoded
+
+
+def _information(transaction_uid: str, verdict: CommitmentVerdict) -> Dataset:
     information = Dataset()
     information.TransactionUID = transaction_uid
     if verdict.committed:

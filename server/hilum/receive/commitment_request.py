@@ -14,7 +14,7 @@ from pynetdicom.dsutils import decode
 
 from hilum.dimse import command_set
 from hilum.domain import SopReference
-from hilum.receive.header import is_uid
+from hilum.receive.header import is_like_uid, problem_of_uid
 from hilum.receive.refusals import COMMENT_LENGTH, Answer
 from hilum.receive.streaming.command import Command
 from hilum.receive.terms import STORAGE_COMMITMENT
@@ -82,11 +82,11 @@ def read_information(encoded: bytes, transfer_syntax_uid: str) -> tuple[str, tup
         raise CommitmentRefused(RESOURCE_LIMITATION, "Too many references, or deeper than they lie: ask in several requests") from None
     except _NOT_A_DATA_SET:
         raise CommitmentRefused(INVALID_ARGUMENT, "Action Information cannot be read") from None
-    if not is_uid(transaction_uid):
+    if problem_of_uid(transaction_uid) is not None:
         raise CommitmentRefused(INVALID_ARGUMENT, "Transaction UID (0008,1195) is missing or not a UID")
     if not references:
         raise CommitmentRefused(INVALID_ARGUMENT, "Referenced SOP Sequence (0008,1199) is missing or empty")
-    if not all(is_uid(item.sop_class_uid) and is_uid(item.sop_instance_uid) for item in references):
+    if not all(is_like_uid(item.sop_class_uid) and is_like_uid(item.sop_instance_uid) for item in references):
         raise CommitmentRefused(INVALID_ARGUMENT, "Referenced SOP Sequence (0008,1199): an item lacks a UID")
     return transaction_uid, tuple(dict.fromkeys(references))
 

@@ -27,14 +27,17 @@ _NAMES = {
 # Who made the object (PS3.3 C.7.5.1): what tells our own documents from images.
 _MANUFACTURER, _DEVICE_SERIAL_NUMBER = 0x00080070, 0x00181000
 _READ = Wanted((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER), last=_PIXEL_DATA)
-# PS3.5 9.1. Components with a leading zero are tolerated: they exist, and refusing an image for one helps nobody.
+# PS3.5 9.1. Components with a leading zero, and a second one above 39, are tolerated: they exist, and who registers roots gives them out.
 _UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+_LONGEST_UID, _LAST_ROOT = 64, 2
 _ZEROS = frozenset("0.")  # what a device writes that has nothing to write: all its patients would share one study
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """The data set up to Pixel Data; `encoded` is inflated if the data set was deflated.
+
+    What is stored is read again by the same rules, so they may not become stricter; what is on its way in meets `require_uids`, too.
 
     `pixels_start`, `pixels_end`: the value of Pixel Data in the (inflated) data set; the end is None where the length is undefined,
     both are None without Pixel Data.
@@ -49,6 +52,14 @@ class Header:
     pixels_end: int | None
     manufacturer: str = ""
     device_serial_number: str = ""
+
+    def require_uids(self) -> None:
+        """Each of its UIDs must be one. Raises CannotUnderstand."""
+        for tag, uid in zip(
+            _NAMES, (self.sop_class_uid, self.sop_instance_uid, self.study_instance_uid, self.series_instance_uid), strict=True
+        ):
+            if problem := problem_of_uid(uid):
+                raise _refused(tag, problem)
 
 
 def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str, most: int = MAXIMUM_ELEMENTS) -> Header:
@@ -68,16 +79,28 @@ def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str, most: in
         raise
 
 
-def is_uid(text: str) -> bool:
-    """Whether this may stand where the standard wants a UID: the one rule for every way in."""
-    return problem_of_uid(text) is None
-
-
 def problem_of_uid(text: str) -> str | None:
-    """What is wrong with a text as a UID, and how to mend it; None: nothing. It fits into an Error Comment behind a name."""
+    """What is wrong with a text as a UID, and how to mend it; None: nothing. It fits into an Error Comment behind a name.
+
+    The one rule for every way in.
+    """
+    if problem := _problem_of_form(text):
+        return problem
+    first = int(text.partition(".")[0])
+    return "must start with 0-2" if first > _LAST_ROOT else None  # ISO/IEC 9834-1: there are three roots
+
+
+def is_like_uid(text: str) -> bool:
+    """Whether an object may have this name here: earlier versions took what begins with any number, and what is taken can be named."""
+    return _problem_of_form(text) is None
+
+
+def _problem_of_form(text: str) -> str | None:
     if not text:
         return "is missing; fill it in"
-    if len(text) > 64 or not _UID.fullmatch(text):
+    if len(text) > _LONGEST_UID:
+        return f"is over {_LONGEST_UID} characters"
+    if not _UID.fullmatch(text):
         return "is not a valid UID"
     return "is all zeros; fill it in" if _ZEROS.issuperset(text) else None
 
@@ -103,6 +126,10 @@ def _read(data: memoryview, encoding: Encoding, most: int) -> Header:
 
 def _uid(tag: int, value: bytes) -> str:
     text = value.decode("latin-1")
-    if problem := problem_of_uid(text):
-        raise CannotUnderstand(f"{_NAMES[tag]} {name_of(tag)} {problem}")
+    if problem := _problem_of_form(text):
+        raise _refused(tag, problem)
     return text
+
+
+def _refused(tag: int, problem: str) -> CannotUnderstand:
+    return CannotUnderstand(f"{_NAMES[tag]} {name_of(tag)} {problem}")

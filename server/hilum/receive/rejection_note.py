@@ -14,7 +14,7 @@ from pydicom.filereader import read_dataset
 from hilum.domain import Rejection, RemovalReason
 from hilum.receive.elements import encoding_of
 from hilum.receive.file_meta import FileMeta
-from hilum.receive.header import is_uid
+from hilum.receive.header import is_like_uid
 from hilum.receive.refusals import CannotUnderstand, HeaderTooComplex, NotForUs
 from hilum_preprocessing.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 
@@ -65,7 +65,7 @@ def _rejections(note: Dataset, meta: FileMeta, *, holds_for_all: bool) -> list[R
     named = [uid for item in note.get("ContentSequence", []) for uid in _references(item)]
     if not named:
         raise CannotUnderstand("The rejection note names no instance")
-    if len(named) > _MAXIMUM_REFERENCES or not all(is_uid(uid) for uid in (*named, *studies.values())):
+    if len(named) > _MAXIMUM_REFERENCES or not all(is_like_uid(uid) for uid in (*named, *studies.values())):
         raise CannotUnderstand("The rejection note names too many instances, or a bad UID")
     said = (reason, meta.sop_instance_uid, meta.calling_ae_title, holds_for_all)
     return [Rejection(uid, studies.get(uid, own_study), *said) for uid in dict.fromkeys(named)]

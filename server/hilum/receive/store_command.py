@@ -38,7 +38,8 @@ class StoreCommand:
             raise DataSetDoesNotMatch(f"{name} {problem}")
 
     def require_match(self, header: Header) -> None:
-        """The command and the data set must speak of one object (PS3.4 B.2.3, A9xx). Raises DataSetDoesNotMatch."""
+        """The command and the data set must speak of one object (PS3.4 B.2.3, A9xx), by UIDs. Raises Refusal."""
+        header.require_uids()
         if header.sop_class_uid != self.meta.sop_class_uid:
             raise self._mismatch("SOP Class UID (0008,0016)", "(0002,0002)")
         if header.sop_instance_uid != self.meta.sop_instance_uid:

@@ -3,28 +3,53 @@
 from __future__ import annotations
 
 import asyncio
-import ssl
+import functools
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
+
+from hilum.deliver.association import Association, Peer, associate
 from hilum.deliver.tls import tls_of
-from hilum.domain import Advance, CommitmentJob, Job
+from hilum.domain import Advance, CommitmentJob, CommitmentVerdict, Job
 from hilum.errors import Refused, Retry
-from hilum.receive.commitment_peer import report_to
-from hilum.receive.commitment_report import no_address
+from hilum.receive.commitment_report import answered, encoded_information, event_type_of, no_address
+from hilum.receive.commitment_report import command_of as report_command
 from hilum.receive.custody import Custody
+from hilum.receive.terms import STORAGE_COMMITMENT
 from hilum.settings import CommitmentPeer, Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 
+_SYNTAXES = (ExplicitVRLittleEndian, ImplicitVRLittleEndian)
 _THREADS = 4  # an asker that is away holds one for its time-out
 _LONGEST_PAUSE_SECONDS = 600.0
 
 
-def _tls_of(peer: CommitmentPeer) -> tuple[ssl.SSLContext, str] | None:
-    """Raises Retry."""
-    tls = tls_of(peer)
-    return None if tls is None else (tls.context(), tls.server_name)
+def _report_to(peer: CommitmentPeer, job: CommitmentJob, verdict: CommitmentVerdict) -> Advance:
+    """On an association of our own, in which we are the SCP. Return when the asker has answered. Raises Retry or Refused.
+
+    The Called AE Title of the request calls: its sender knows it.
+    """
+    request = job.request
+    titles = peer.ae_title or request.calling_ae_title, request.called_ae_title
+    asker = Peer(peer.host, peer.port, *titles, peer.timeout_seconds, tls_of(peer))
+    association = _associated(asker)
+    try:
+        context = association.accepted[0]
+        information = encoded_information(request.transaction_uid, verdict, context.transfer_syntax_uid)
+        command_of = functools.partial(report_command, event_type_of(verdict))
+        return answered(association.event_report(context, command_of, information), verdict)
+    finally:
+        association.release()
+
+
+def _associated(asker: Peer) -> Association:
+    try:
+        return associate(asker, [(STORAGE_COMMITMENT, syntax) for syntax in _SYNTAXES], scp_of=[STORAGE_COMMITMENT])
+    except Refused as error:
+        advice = "does not take Storage Commitment with us as SCP; enable it there, then requeue"
+        raise Refused(error.reason, f"{asker} {advice}") from error
 
 
 class CommitHandler:
@@ -48,7 +73,7 @@ class CommitHandler:
             raise no_address(job)
         verdict = self._custody.verdict(job)
         try:
-            return report_to(peer, job, verdict, _tls_of(peer))
+            return _report_to(peer, job, verdict)
         except Retry as error:
             raise self._later(job, error) from error
 
