@@ -149,12 +149,17 @@ def _at_pixels(tag: BaseTag, vr: str | None, length: int) -> bool:  # noqa: ARG0
     return tag in PIXELS
 
 
+def _is_explicit(content: memoryview, position: int) -> bool:
+    """Whether Pixel Data has a VR, in a data set that is called implicit: pydicom reads the rest as it is. An odd length is none."""
+    return bytes(content[position + 4 : position + 6]) in _LONG_VRS
+
+
 def _with_pixels(dataset: Dataset, position: int, content: memoryview, *, order: str = "<", is_beginning: bool = False) -> Dataset:
     """The data set with the element at that position, if there is one, as a view of the content, or of the beginning of that.
 
     `order` of its bytes, as struct has it.
     """
-    head = _IMPLICIT if dataset.original_encoding[0] else _EXPLICIT
+    head = _IMPLICIT if dataset.original_encoding[0] and not _is_explicit(content, position) else _EXPLICIT
     if position + struct.calcsize(order + head) > len(content):
         return dataset
     group, number, *vr, length = struct.unpack_from(order + head, content, position)

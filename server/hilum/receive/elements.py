@@ -45,7 +45,7 @@ class Encoding:
 
 
 EXPLICIT_LITTLE = Encoding(is_implicit=False, byte_order="<")
-_IMPLICIT_LITTLE = Encoding(is_implicit=True, byte_order="<")
+IMPLICIT_LITTLE = Encoding(is_implicit=True, byte_order="<")
 _EXPLICIT_BIG = Encoding(is_implicit=False, byte_order=">")
 
 
@@ -72,8 +72,13 @@ class Element(NamedTuple):
 def encoding_of(transfer_syntax_uid: str) -> Encoding:
     """PS3.5 annex A: everything is explicit little endian, except for two."""
     if transfer_syntax_uid == ImplicitVRLittleEndian:
-        return _IMPLICIT_LITTLE
+        return IMPLICIT_LITTLE
     return _EXPLICIT_BIG if transfer_syntax_uid == ExplicitVRBigEndian else EXPLICIT_LITTLE
+
+
+def is_explicit(data: memoryview) -> bool:
+    """Whether a data set begins as in explicit VR little endian. Read as implicit VR, the first value would be of 16 KiB and more."""
+    return bytes(data[4:6]) in _SHORT_VRS | _LONG_VRS
 
 
 class _Steps:
@@ -253,7 +258,7 @@ def _end_of(data: memoryview, element: Element, encoding: Encoding, steps: _Step
 
 def _inside(element: Element, encoding: Encoding) -> Encoding:
     # PS3.5 6.2.2, note 4: a sequence of unknown VR and undefined length is implicit little endian inside.
-    return _IMPLICIT_LITTLE if element.vr == b"UN" else encoding
+    return IMPLICIT_LITTLE if element.vr == b"UN" else encoding
 
 
 def _end_of_sequence(data: memoryview, position: int, encoding: Encoding, steps: _Steps) -> int:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import functools
+import re
 import struct
 from dataclasses import dataclass, replace
 from typing import Final
 
+from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
+
 from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME
-from hilum.receive.elements import EXPLICIT_LITTLE, elements
+from hilum.receive.elements import EXPLICIT_LITTLE, IMPLICIT_LITTLE, elements, is_explicit
+from hilum.receive.header import first_uids
 from hilum.receive.refusals import CannotUnderstand
 
 MAXIMUM_BYTES: Final = 64 << 10  # of what others write: it holds a few UIDs
 _PREFIX = bytes(128) + b"DICM"
-_GROUP_LENGTH_BYTES = 12
+_GROUP = b"\2\0"
+_ELEMENT_BYTES = 8  # of the shortest
+_VR = re.compile(rb"[A-Z]{2}")
 _VERSION = b"\0\1"
 _SCHEME = "dicom://"
 
@@ -72,15 +78,14 @@ def _address(number: int, host: str) -> bytes:
 
 
 def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
-    """The meta information at the beginning of a file, and where its data set begins. Raises CannotUnderstand."""
-    start = len(_PREFIX) + _GROUP_LENGTH_BYTES
-    if len(file) < start or bytes(file[128:132]) != b"DICM":
+    """The meta information at the beginning of a file, and where its data set begins. Raises CannotUnderstand.
+
+    It ends where an element of another group begins: what others write into (0002,0000) is often wrong, and some leave it out.
+    """
+    if bytes(file[128:132]) != b"DICM":
         raise CannotUnderstand("Not a DICOM file")
-    (length,) = struct.unpack_from("<L", file, start - 4)
-    group = memoryview(file)[start : start + length]
-    if len(group) < length:
-        raise CannotUnderstand("The file ends inside its meta information")
-    values = {item.tag & 0xFFFF: bytes(group[item.value : item.value + (item.length or 0)]) for item in elements(group, EXPLICIT_LITTLE)}
+    start = len(_PREFIX)
+    values, length = _group(memoryview(file)[start:])
     numbers = (0x0002, 0x0003, 0x0010, 0x0017, 0x0018, 0x0027)
     sop_class, sop_instance, syntax, calling, called, address = (
         values.get(number, b"").rstrip(b"\0 ").decode("ascii", "replace") for number in numbers
@@ -88,9 +93,51 @@ def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
     return FileMeta(sop_class, sop_instance, syntax, calling, called, address.removeprefix(_SCHEME)), start + length
 
 
+def _group(data: memoryview) -> tuple[dict[int, bytes], int]:
+    """Values of group 0002 by element number, and its length. Some write it in implicit VR, too, against PS3.10 7.1."""
+    encoding = EXPLICIT_LITTLE if _VR.fullmatch(data[4:6]) else IMPLICIT_LITTLE
+    values: dict[int, bytes] = {}
+    at = 0
+    while data[at : at + 2] == _GROUP and (encoding.is_implicit or _VR.fullmatch(data[at + 4 : at + 6])):
+        try:
+            element = next(elements(data[at:], encoding))
+        except CannotUnderstand:
+            raise _cut(len(data)) from None
+        end = at + element.value + (element.length or 0)
+        if element.length is None or end > len(data):
+            raise _cut(len(data))
+        values[element.tag & 0xFFFF] = bytes(data[at + element.value : end])
+        at = end
+    return values, at
+
+
+def _cut(size: int) -> CannotUnderstand:
+    if size + len(_PREFIX) >= MAXIMUM_BYTES:
+        return CannotUnderstand(f"More than {MAXIMUM_BYTES >> 10} KiB of File Meta Information; leave private data out")
+    return CannotUnderstand("File Meta Information (group 0002) is cut or damaged")
+
+
 def decode_of_others(file: bytes | memoryview, calling_ae_title: str, called_ae_title: str, peer_address: str = "") -> tuple[FileMeta, int]:
-    """The same of a file that we have not written, and which is said to be sent so. Raises CannotUnderstand, also for what is left out."""
+    """The same of a file that we have not written, and which is said to be sent so. Raises CannotUnderstand.
+
+    `file`: as much as has come. What identifies the object and was left out is what the data set says. A data set in explicit VR that is
+    called implicit, as some converters leave it, is called what it is.
+    """
     found, start = decode(file)
-    if not found.transfer_syntax_uid or not found.sop_class_uid:
-        raise CannotUnderstand("File Meta Information lacks SOP Class or Transfer Syntax")
+    data_set = memoryview(file)[start:]
+    if len(data_set) < _ELEMENT_BYTES:
+        raise CannotUnderstand("The file ends behind its File Meta Information")
+    if not found.transfer_syntax_uid:
+        raise CannotUnderstand("File Meta Information lacks Transfer Syntax UID (0002,0010)")
+    if found.transfer_syntax_uid == ImplicitVRLittleEndian and is_explicit(data_set):
+        found = replace(found, transfer_syntax_uid=ExplicitVRLittleEndian)
+    if not found.sop_class_uid or not found.sop_instance_uid:
+        found = _named_by(data_set, found)
     return replace(found, calling_ae_title=calling_ae_title, called_ae_title=called_ae_title, peer_address=peer_address), start
+
+
+def _named_by(data_set: memoryview, meta: FileMeta) -> FileMeta:
+    if meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian:
+        raise CannotUnderstand("File Meta Information lacks SOP Class or SOP Instance UID")
+    sop_class, sop_instance = first_uids(data_set, meta.transfer_syntax_uid)
+    return replace(meta, sop_class_uid=meta.sop_class_uid or sop_class, sop_instance_uid=meta.sop_instance_uid or sop_instance)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from hilum.receive.elements import Encoding, Wanted, encoding_of, find, name_of, require_countable
+from hilum.receive.elements import Encoding, Place, Wanted, encoding_of, find, is_explicit, name_of, require_countable
 from hilum.receive.refusals import CannotUnderstand, HeaderTooComplex
 from hilum_preprocessing.structure import MAXIMUM_ELEMENTS
 
@@ -26,6 +26,7 @@ _NAMES = {
 }
 # Who made the object (PS3.3 C.7.5.1): what tells our own documents from images.
 _MANUFACTURER, _DEVICE_SERIAL_NUMBER = 0x00080070, 0x00181000
+_OF_OBJECT = Wanted((_SOP_CLASS_UID,), last=_SOP_INSTANCE_UID)
 _READ = Wanted((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER), last=_PIXEL_DATA)
 # PS3.5 9.1. Components with a leading zero, and a second one above 39, are tolerated: they exist, and who registers roots gives them out.
 _UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
@@ -69,14 +70,26 @@ def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str, most: in
     """
     is_deflated = transfer_syntax_uid == DeflatedExplicitVRLittleEndian
     encoded = _inflate_beginning(data_set) if is_deflated else memoryview(data_set)
+    encoding = encoding_of(transfer_syntax_uid)
+    if encoding.is_implicit and is_explicit(encoded):
+        raise CannotUnderstand("The data set is in explicit VR, its Transfer Syntax implicit")
     try:
-        return _read(encoded[:MAXIMUM_HEADER_BYTES], encoding_of(transfer_syntax_uid), most)
+        return _read(encoded[:MAXIMUM_HEADER_BYTES], encoding, most)
     except HeaderTooComplex:
         raise
     except CannotUnderstand:
         if len(encoded) > MAXIMUM_HEADER_BYTES:
             raise CannotUnderstand("More than 16 MiB before Pixel Data; remove private data") from None
         raise
+
+
+def first_uids(data_set: memoryview, transfer_syntax_uid: str) -> tuple[str, str]:
+    """SOP Class and SOP Instance UID of a data set of which the beginning has come. Raises CannotUnderstand."""
+    found = find(data_set, encoding_of(transfer_syntax_uid), _OF_OBJECT)
+    if any(value + (length or 0) > len(data_set) for _, value, length in found.values()):
+        raise CannotUnderstand(f"The data set ends inside {name_of(_SOP_INSTANCE_UID)}")
+    sop_class, sop_instance = (_uid(tag, _value(data_set, found.get(tag))) for tag in (_SOP_CLASS_UID, _SOP_INSTANCE_UID))
+    return sop_class, sop_instance
 
 
 def problem_of_uid(text: str) -> str | None:
@@ -118,10 +131,18 @@ def _read(data: memoryview, encoding: Encoding, most: int) -> Header:
     end, pixels_start, pixels_length = found.pop(_PIXEL_DATA, (len(data), None, None))
     require_countable(data[:end], encoding, most)
     pixels_end = None if pixels_start is None or pixels_length is None else pixels_start + pixels_length
-    values = {tag: bytes(data[value : value + min(length or 0, 128)]).rstrip(b"\0 ") for tag, (_, value, length) in found.items()}
+    values = {tag: _value(data, place) for tag, place in found.items()}
     sop_class, sop_instance, study, series = (_uid(tag, values.get(tag, b"")) for tag in _NAMES)
     maker = (values.get(tag, b"").decode("utf-8", "replace") for tag in (_MANUFACTURER, _DEVICE_SERIAL_NUMBER))
     return Header(sop_class, sop_instance, study, series, data[:end], pixels_start, pixels_end, *maker)
+
+
+def _value(data: memoryview, place: Place | None) -> bytes:
+    """Of a UID or a short text; empty where the element is not there."""
+    if place is None:
+        return b""
+    _, value, length = place
+    return bytes(data[value : value + min(length or 0, 128)]).rstrip(b"\0 ")
 
 
 def _uid(tag: int, value: bytes) -> str:
