@@ -26,6 +26,9 @@ _TERMS: Mapping[str, _Term] = {
     "transfer_syntaxes": _Term(
         "Transfer Syntaxes of images, in order of preference", "receive.transfer_syntaxes", "Presentation Context result 4"
     ),
+    "other_objects": _Term(
+        "what becomes of objects that are no images", "receive.other_objects", "Success and not kept, or Presentation Context result 3"
+    ),
     "may_reject": _Term("whose images its rejection notes take out", "", "Success, no effect, a row with advice"),
     "may_correct": _Term("whose images its headers correct", "", "Success, held as a conflict"),
     "quiet_seconds": _Term("quiet period", "studies.quiet_seconds", ""),

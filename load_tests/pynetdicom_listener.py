@@ -158,7 +158,7 @@ class _Association:
         try:
             with contextlib.closing(self._reception.begin(StoreCommand(meta, str(event.context.abstract_syntax)))) as arriving:
                 arriving.write([event.request.DataSet.getbuffer()])
-                self._verdicts.count(arriving.commit())
+                self._verdicts.count(arriving.commit(), meta.sop_class_uid)
         except Exception as error:  # noqa: BLE001 - the C-STORE edge: the sender gets a status, whatever went wrong
             failure = self._verdicts.failed(error)
             answer = Dataset()

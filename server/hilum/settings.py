@@ -52,6 +52,7 @@ def _no_blank_ae_title(value: str) -> str:
 
 
 OptionalAeTitle = Annotated[str, AfterValidator(_ae_title)]
+OtherObjects = Literal["discard", "refuse"]
 AeTitle = Annotated[OptionalAeTitle, AfterValidator(_no_blank_ae_title)]
 
 
@@ -197,6 +198,12 @@ class Receive(_Section):
         min_length=1,
         description="Transfer Syntaxes of images, in order of preference: of those that a context proposes the first in this order is "
         "accepted; one that proposes none of them is answered 4. Uncompressed first costs least here, and most on the network.",
+    )
+    other_objects: OtherObjects = Field(
+        "discard",
+        description="What is no image, as reports of others, key objects, presentation states, PDF: `discard`: answered Success, counted "
+        "and not kept, because a refusal makes some archives (Orthanc) give up the whole study; `refuse`: its contexts are answered 3. "
+        "Images of other SOP Classes are refused in either case.",
     )
     write_out_bytes: int = Field(
         1 << 20,
@@ -670,6 +677,7 @@ class Sender(_Section):
     transfer_syntaxes: tuple[TransferSyntax, ...] = Field(
         (), description="Transfer Syntaxes of its images, in order of preference, instead of receive.transfer_syntaxes."
     )
+    other_objects: OtherObjects | None = Field(None, description="What is no image of it, instead of receive.other_objects.")
     may_reject: bool | None = Field(
         None,
         description="Whether its rejection notes (IHE IOCM) count: true: for images of every sender, as those of an archive; "

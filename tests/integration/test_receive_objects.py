@@ -40,7 +40,8 @@ REPORTS = {
 @pytest.fixture(scope="module")
 def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenerProcess]:
     archives = {name: {"may_reject": True} for name in (*(f"IOCM{title}" for title in TITLES), "IMPLICITPACS")}
-    with ListenerProcess(make_settings(tmp_path_factory.mktemp("objects") / "state", archives)) as running:
+    strict = {name: {"other_objects": "refuse"} for name in ("STRICT", "STRICTKOS", "STRICTPRIVATE", "STRICTUNTITLED")}
+    with ListenerProcess(make_settings(tmp_path_factory.mktemp("objects") / "state", {**archives, **strict})) as running:
         yield running
 
 
@@ -103,7 +104,8 @@ def test_our_own_report_is_acknowledged_counted_and_forgotten(listener: Listener
 def test_our_own_report_is_known_by_its_uid_when_an_archive_has_changed_its_header(listener: ListenerProcess, ledger: Ledger) -> None:
     report = own_report(images(2), ledger.serial)
     changed = {"Manufacturer": "Archive", "DeviceSerialNumber": "7"}
-    assert send(listener, report, "CHANGED1", **changed)[0] == 0x0122
+    assert send(listener, report, "CHANGED1", **changed) == (0, "")
+    assert association_of(listener, "CHANGED1")["own_documents"] == 0, "it is one of somebody else"
     store_result(listener, report.SOPInstanceUID)
     assert send(listener, report, "CHANGED2", **changed) == (0, "")
     assert association_of(listener, "CHANGED2")["own_documents"] == 1
@@ -126,14 +128,58 @@ def store_result(listener: ListenerProcess, uid: str) -> None:
         )
 
 
-def test_reports_of_others_are_refused_with_what_to_send(listener: ListenerProcess, ledger: Ledger) -> None:
+OTHERS = {
+    "SR": "1.2.840.10008.5.1.4.1.1.88.33",
+    "dose SR": "1.2.840.10008.5.1.4.1.1.88.67",
+    "presentation state": "1.2.840.10008.5.1.4.1.1.11.1",
+    "PDF": "1.2.840.10008.5.1.4.1.1.104.1",
+    "structure set": "1.2.840.10008.5.1.4.1.1.481.3",
+    "private": "1.2.124.113532.3500.7",
+}
+
+
+def test_what_is_no_image_is_acknowledged_counted_and_not_kept(listener: ListenerProcess) -> None:
+    """On the association of an image, whose archive would give up the study if one of them were refused."""
+    from pynetdicom import AE
+
+    image, application = images(85)[0], AE("OTHERS")
+    for sop_class in (DX, KOS, *OTHERS.values()):
+        application.add_requested_context(sop_class, ["1.2.840.10008.1.2.1"])
+    association = application.associate("127.0.0.1", listener.port, ae_title="HILUM")
+    others = [own_report(images(3), "another-serial") for _ in OTHERS]
+    for report, sop_class in zip(others, OTHERS.values(), strict=True):
+        report.SOPClassUID = report.file_meta.MediaStorageSOPClassUID = sop_class
+    for dataset in (*others, others[0], key_objects([image], "113000"), image):
+        assert association.send_c_store(dataset).Status == 0
+    association.release()
+    row = association_of(listener, "OTHERS")
+    assert (row["outcome"], row["reason"], row["stored"], row["refused"]) == ("released", "other_objects_discarded", 1, 0)
+    assert row["own_documents"] == 0
+    assert "Acknowledged and not kept, being no images: 2 Comprehensive SR Storage, 1 X-Ray" in row["advice"]
+    wait_for(lambda: known(listener, image.SOPInstanceUID))
+    assert not any(known(listener, report.SOPInstanceUID) for report in others)
+    wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
+
+
+def test_what_is_no_image_is_refused_where_that_is_set_with_what_to_send(listener: ListenerProcess) -> None:
     report = own_report(images(3), "another-serial")
-    status, comment = send(listener, report, "OTHERSR")
+    status, comment = send(listener, report, "STRICT")
     assert (status, comment) == (0x0122, "Only our own SR is taken here, and discarded; send images")
-    row = association_of(listener, "OTHERSR")
+    row = association_of(listener, "STRICT")
     assert (row["reason"], row["refused"], row["own_documents"]) == ("0x0122", 1, 0)
     assert "send images" in row["advice"]
     assert known(listener, report.SOPInstanceUID) == 0
+
+
+@pytest.mark.filterwarnings("ignore:Invalid value for VR UI:UserWarning")  # of pydicom in the test's own client
+@pytest.mark.parametrize("uid", ["999.999.01.7", "3.1.2", "1.2.", "1.2.x", "1.2..3", "0.0"])
+def test_what_is_no_uid_names_no_object(listener: ListenerProcess, uid: str) -> None:
+    """In the command, and in the data set."""
+    with RawScu(listener.port, calling="NOUID") as scu:
+        status, comment = scu.store(data_set(uid), uid)
+        assert (status, comment.startswith("Affected SOP Instance UID in the command ")) == (0xC000, True)
+        assert scu.store(data_set(uid), "1.2.3.4.9")[0] in (0xC000, 0xA900)
+    assert known(listener, uid) == 0
 
 
 def test_a_secondary_capture_is_an_image_unless_it_is_ours(listener: ListenerProcess, ledger: Ledger) -> None:
@@ -206,18 +252,24 @@ def test_a_note_right_behind_its_image_on_one_association_is_not_lost(listener: 
     assert row["open_readings"] == 0
 
 
-def test_key_objects_that_reject_nothing_are_refused(listener: ListenerProcess) -> None:
+def test_key_objects_that_reject_nothing_are_no_images_like_others(listener: ListenerProcess) -> None:
     study = images(78)
-    assert send(listener, key_objects(study, "113000"), "INTEREST")[0] == 0x0122
     private = key_objects(study, "113001")
     private.ConceptNameCodeSequence[0].CodingSchemeDesignator = "99OTHER"
-    assert send(listener, private, "PRIVATE")[0] == 0x0122
+    untitled = key_objects(study, "113001")
+    untitled.ConceptNameCodeSequence = []
+    for name, note in (("KOS", key_objects(study, "113000")), ("PRIVATE", private), ("UNTITLED", untitled)):
+        assert send(listener, note, f"STRICT{name}")[0] == 0x0122
+        assert send(listener, note, name) == (0, "")
+        assert association_of(listener, name)["reason"] == "other_objects_discarded"
+    assert not listener.rows(f"SELECT * FROM instance WHERE study_instance_uid = '{study[0].StudyInstanceUID}'")
+
+
+def test_rejection_notes_that_say_nothing_are_refused(listener: ListenerProcess) -> None:
+    study = images(78)
     empty = key_objects(study, "113001")
     empty.ContentSequence = []
     assert send(listener, empty, "EMPTYNOTE") == (0xC000, "The rejection note names no instance")
-    untitled = key_objects(study, "113001")
-    untitled.ConceptNameCodeSequence = []
-    assert send(listener, untitled, "UNTITLED")[0] == 0xC000
     bad = key_objects(study, "113001")
     for item in bad.ContentSequence:
         if "ReferencedSOPSequence" in item:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hilum.receive.arriving import Arriving, TakerOf
 from hilum.receive.file_meta import FileMeta
+from hilum.receive.reception import Reception
 from hilum.receive.store_command import StoreCommand
 from hilum.receive.taking import Taken
 
@@ -28,5 +29,12 @@ class StoreRequest:
 def store(request: StoreRequest, taker_of: TakerOf) -> Taken:
     """Return when the request may be acknowledged. Raises Refusal or OSError, and then nothing of it is left."""
     with contextlib.closing(Arriving(request.command, taker_of)) as arriving:
+        arriving.write([request.data_set])
+        return arriving.commit()
+
+
+def receive(request: StoreRequest, reception: Reception) -> Taken:
+    """The same by all that a reception knows."""
+    with contextlib.closing(reception.begin(request.command)) as arriving:
         arriving.write([request.data_set])
         return arriving.commit()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from pydicom import dcmread
+from pydicom.uid import XRayRadiationDoseSRStorage
 
 from hilum.domain import Lane
 from hilum.errors import Retry
@@ -178,7 +179,24 @@ def test_a_file_that_does_not_say_its_transfer_syntax_is_refused(intake: FolderI
     length = int.from_bytes(content[at + 6 : at + 8], "little")
     file.write_bytes(content[: at + 8] + bytes(length) + content[at + 8 + length :])
     taken = intake.take(file)
-    assert (taken.fate, taken.detail) == (Fate.REFUSED, "File Meta Information lacks SOP Class or Transfer Syntax")
+    assert (taken.fate, taken.detail) == (Fate.REFUSED, "File Meta Information lacks Transfer Syntax UID (0002,0010)")
+
+
+def test_a_file_that_is_no_image_is_discarded_and_is_no_trouble(settings: Settings, tmp_path: Path) -> None:
+    report = make_instance(1, rows=16, columns=16)
+    del report.PixelData
+    report.SOPClassUID = report.file_meta.MediaStorageSOPClassUID = XRayRadiationDoseSRStorage
+    (tmp_path / "in").mkdir()
+    save(report, tmp_path / "in" / "1.dcm")
+    save(key_objects([make_instance(1, rows=16, columns=16)], "113000"), tmp_path / "in" / "2.dcm")
+    drawn(tmp_path / "in" / "3.dcm")
+    heard: list[TakenFile] = []
+    fates = ingest(settings, [tmp_path / "in"], ORIGIN, 1, heard.append, must_not_wait)
+    assert fates == {Fate.DISCARDED: 2, Fate.STORED: 1}
+    assert [taken.detail for taken in heard if taken.fate is Fate.DISCARDED] == [
+        "no image but X-Ray Radiation Dose SR Storage, of which nothing is kept (receive.other_objects)",
+        "no image but Key Object Selection Document Storage, of which nothing is kept (receive.other_objects)",
+    ]
 
 
 def test_a_file_that_is_refused_is_told_in_its_own_words(intake: FolderIntake, tmp_path: Path) -> None:
@@ -299,7 +317,7 @@ def test_a_file_that_is_refused_where_files_are_kept_is_named_in_a_list_until_it
     wait_for(lambda: listed.exists() and len(listed.read_text().splitlines()) == 2, what="both names")
     moments, reasons, names = zip(*(line.split("\t") for line in sorted(listed.read_text().splitlines())), strict=True)
     assert all(moment.endswith("Z") for moment in moments)
-    assert set(reasons) == {"refused: Not a DICOM file"}
+    assert set(reasons) == {"refused: The file ends behind its File Meta Information"}
     assert names == ("'a\\n\\tb.dcm'", "a/DOE^JANE.dcm")
     assert sorted(folder.rglob("*")) == before, "nothing is written there"
     drawn(tmp_path / "new.dcm", seed=2).replace(folder / "a/DOE^JANE.dcm")

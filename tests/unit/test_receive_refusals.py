@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
+from typing import Any
 
 import pytest
 from pydicom.uid import DigitalXRayImageStorageForPresentation
@@ -13,6 +15,7 @@ from hilum.receive.advice import NotAccepted
 from hilum.receive.policy import Rejection
 
 DX = str(DigitalXRayImageStorageForPresentation)
+CT = NotAccepted("1.2.840.10008.5.1.4.1.1.2", is_known=False)
 
 
 @pytest.mark.parametrize(
@@ -81,11 +84,35 @@ def test_a_rejection_is_a_row_with_its_advice() -> None:
     assert (row.outcome, row.reason, row.advice) == ("rejected", "called_ae_title_not_recognised", "Set it to HILUM.")
 
 
-def test_refused_classes_beside_accepted_ones_are_advice_but_no_trouble() -> None:
-    ct = NotAccepted("1.2.840.10008.5.1.4.1.1.2", is_known=False)
-    row = account(accepted=frozenset({DX}), not_accepted=(ct,), advice_on_contexts="Send no CT.", stored=1).record("released", 2.0)
-    assert (row.reason, row.advice) == (None, "Send no CT.")
-    row = account(not_accepted=(ct,)).record("released", 2.0)
+@pytest.mark.parametrize("taken", [{"stored": 1}, {"own_documents": 1}, {"stored": 0, "discarded": Counter({"1.2.3": 1})}])
+def test_refused_classes_are_no_news_where_what_was_sent_was_taken(taken: dict[str, Any]) -> None:
+    """A router proposes all that it knows, with each study."""
+    row = account(accepted=frozenset({DX}), not_accepted=(CT,), advice_on_contexts="Send no CT.", **taken).record("released", 2.0)
+    assert "Send no CT." not in str(row.advice)
+    assert row.reason in (None, "other_objects_discarded")
+    row = account(accepted=frozenset(), not_accepted=(CT,), advice_on_contexts="Send no CT.", **taken).record("released", 2.0)
+    assert row.reason in (None, "other_objects_discarded")
+
+
+def test_refused_classes_are_told_where_an_object_may_have_been_lost_by_them() -> None:
+    known = {"accepted": frozenset({DX}), "not_accepted": (CT,), "advice_on_contexts": "Send no CT."}
+    assert account(**known).record("released", 2.0).advice == "Send no CT.", "nothing was stored"
+    aborted = account(**known, stored=1, abort_reason="aborted_by_peer").record("aborted", 2.0)
+    assert (aborted.reason, aborted.advice) == ("aborted_by_peer", "Send no CT."), "it gave up"
+    row = account(**known, refused=1, last_refusal=refusals.Answer(0xC000, "no")).record("released", 2.0)
+    assert row.advice == "Send no CT. 1 C-STORE refused, the last with 0xC000: no."
+
+
+def test_objects_that_are_no_images_are_counted_by_their_classes() -> None:
+    discarded = Counter({"1.2.840.10008.5.1.4.1.1.88.11": 3, "1.2.840.10008.5.1.4.1.1.104.1": 1, "1.2.3": 2, "1.2.4": 1})
+    row = account(stored=1, discarded=discarded).record("released", 2.0)
+    assert (row.reason, row.refused) == ("other_objects_discarded", 0)
+    said = "3 Basic Text SR Storage, 2 1.2.3, 1 Encapsulated PDF Storage and 1 of other classes"
+    assert row.advice == f"Acknowledged and not kept, being no images: {said} (receive.other_objects)."
+
+
+def test_without_a_class_that_is_accepted_the_reason_says_which_was_missing() -> None:
+    row = account(not_accepted=(CT,)).record("released", 2.0)
     assert row.reason == "sop_class_not_accepted"
     row = account(not_accepted=(NotAccepted(DX, is_known=True),)).record("released", 2.0)
     assert row.reason == "transfer_syntax_not_accepted"

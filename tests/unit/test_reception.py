@@ -36,7 +36,9 @@ class House:
     """A reception over a ledger that can be taken away."""
 
     def __init__(self, state: Path) -> None:
-        settings = make_settings(state, {"CR1": {"sop_classes": ["ComputedRadiographyImageStorage"]}})
+        settings = make_settings(
+            state, {"CR1": {"sop_classes": ["ComputedRadiographyImageStorage"]}, "STRICT": {"other_objects": "refuse"}}
+        )
         self.file = state / "ledger.sqlite"
         self.ledger = Ledger(settings.ledger_url)
         self.archive = Archive(settings.archive_dir, "listener-1")
@@ -87,8 +89,7 @@ def test_without_the_ledger_nobody_knows_whether_a_changed_report_is_ours_so_it_
         with pytest.raises(OutOfResources) as caught:
             store(request(sop_class, maker=other), house.reception.taker)
         assert answer(caught.value).status == 0xA700
-    with pytest.raises(NotForUs):
-        store(request(SR, uid="1.2.840.1", maker=other), house.reception.taker)
+    assert store(request(SR, uid="1.2.840.1", maker=other), house.reception.taker) is Taken.OTHER_OBJECT, "no UID of ours"
 
 
 def test_a_sender_of_one_class_may_send_no_other_whatever_way_it_comes(house: House) -> None:
@@ -110,8 +111,9 @@ def test_a_class_that_is_never_taken_is_named_with_what_to_send(house: House) ->
 
 @pytest.mark.parametrize("maker", [Maker("Hilum project", ""), Maker("", "5e71a1"), Maker("Hilum project", "5e71a2")])
 def test_another_installation_is_somebody_else(house: House, maker: Maker) -> None:
+    assert store(request(SR, maker=maker), house.reception.taker) is Taken.OTHER_OBJECT
     with pytest.raises(NotForUs) as caught:
-        store(request(SR, maker=maker), house.reception.taker)
+        store(request(SR, maker=maker, calling="STRICT"), house.reception.taker)
     assert answer(caught.value).status == 0x0122
     assert len(answer(caught.value).comment) == len(caught.value.comment)
     assert store(request(SecondaryCaptureImageStorage, maker=maker), house.reception.taker) is Taken.IMAGE

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from pydicom import Dataset
-from pydicom.uid import SecondaryCaptureImageStorage
+from pydicom.uid import EnhancedSRStorage, SecondaryCaptureImageStorage
 
 from hilum import telemetry
 from hilum.api import stow
@@ -99,7 +99,29 @@ def test_a_part_that_does_not_say_its_transfer_syntax_is_refused(store: StowStor
     at = content.index(b"\x02\x00\x10\x00UI")
     length = int.from_bytes(content[at + 6 : at + 8], "little")
     outcome = put(store, content[: at + 8] + bytes(length) + content[at + 8 + length :])
-    assert (outcome.failure, outcome.comment) == (0xC000, "File Meta Information lacks SOP Class or Transfer Syntax")
+    assert (outcome.failure, outcome.comment) == (0xC000, "File Meta Information lacks Transfer Syntax UID (0002,0010)")
+
+
+def test_a_part_that_is_no_image_is_taken_and_not_kept(store: StowStore, settings: Settings) -> None:
+    report = make_instance(2, rows=64, columns=64)
+    del report.PixelData
+    report.SOPClassUID = report.file_meta.MediaStorageSOPClassUID = EnhancedSRStorage
+    visit = store.open("10.0.0.7")
+    assert visit.refusal() is None
+    part = visit.begin(None)
+    part.write(encoded(report))
+    assert part.end() == Outcome(EnhancedSRStorage, report.SOPInstanceUID, "")
+    visit.end(200, "")
+    (row,) = wait_for(lambda: rows_of(settings, "association"), what="the row")
+    assert (row["outcome"], row["reason"], row["stored"]) == ("released", "other_objects_discarded", 0)
+    assert "1 Enhanced SR Storage" in row["advice"]
+    assert not rows_of(settings, "instance")
+
+
+def rows_of(settings: Settings, table: str) -> list[sqlite3.Row]:
+    with sqlite3.connect(settings.site.state_dir / "ledger.sqlite") as connection:
+        connection.row_factory = sqlite3.Row
+        return connection.execute(f"SELECT * FROM {table}").fetchall()
 
 
 def test_a_study_is_closed_when_all_its_images_have_rows(store: StowStore, settings: Settings) -> None:

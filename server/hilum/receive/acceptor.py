@@ -188,6 +188,7 @@ class Acceptor:
             _log.warning("sender_too_slow", advice="GET /api/v1/associations names it; receive.minimum_bytes_per_second is the limit")
         telemetry.ASSOCIATIONS.labels(outcome=TOO_SLOW if account.is_too_slow else outcome).inc()
         account.show(outcome)
+        account.say_discarded()
         self._door.accounts.put(account.record(outcome, time.time()))
 
     def look(self) -> None:

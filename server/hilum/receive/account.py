@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
-from hilum import tracing
+from hilum import telemetry, tracing
 from hilum.domain import AssociationRecord
-from hilum.receive.advice import NotAccepted
+from hilum.receive.advice import NotAccepted, counted
 from hilum.receive.policy import Rejection
 from hilum.receive.refusals import Answer
 from hilum.receive.taking import NOTE_NOT_PERMITTED, Taken
 from hilum.receive.terms import STORAGE_SOP_CLASSES
 
+_log = telemetry.logger("receive")
 _DETAIL_LENGTH = 400
+OTHERS_DISCARDED = "other_objects_discarded"
 TOO_SLOW = "too_slow"
 
 
@@ -63,6 +66,7 @@ class Account:
     advice_on_contexts: str | None = None
     stored: int = 0
     own_documents: int = 0
+    discarded: Counter[str] = field(default_factory=Counter)  # objects that are no images, by SOP Class UID
     has_note_not_permitted: bool = False
     refused: int = 0
     last_refusal: Answer | None = None
@@ -93,6 +97,11 @@ class Account:
             titles = {"calling_ae_title": self.calling_ae_title, "called_ae_title": self.called_ae_title}
             self.shown.end({**titles, "stored": self.stored, "refused": self.refused, "outcome": outcome})
 
+    def say_discarded(self) -> None:
+        """A line in the log for what was acknowledged and not kept; once, at the end."""
+        if self.discarded:
+            _log.info(OTHERS_DISCARDED, count=self.discarded.total(), classes=counted(self.discarded))
+
     def record(self, outcome: str, ended_at: float) -> AssociationRecord:
         """The row."""
         return AssociationRecord(
@@ -106,7 +115,7 @@ class Account:
             stored=self.stored,
             refused=self.refused,
             own_documents=self.own_documents,
-            advice=self._advice(),
+            advice=self._advice(outcome),
         )
 
     def _reason(self, outcome: str) -> str | None:
@@ -116,17 +125,23 @@ class Account:
             return f"http_{self.http_problem.status}"
         if (refusal := self.last_refusal or self.commitment_refusal) is not None:
             return refusal.label
-        if self.not_accepted and not self.accepted.intersection(STORAGE_SOP_CLASSES):
+        if self._has_lost(outcome) and not self.accepted.intersection(STORAGE_SOP_CLASSES):
             is_unknown = any(not item.is_known for item in self.not_accepted)
             return "sop_class_not_accepted" if is_unknown else "transfer_syntax_not_accepted"
         if outcome == "aborted":
             return self.abort_reason or "connection_lost"
-        return Taken.NOTE_NOT_PERMITTED.value if self.has_note_not_permitted else None
+        note = Taken.NOTE_NOT_PERMITTED.value if self.has_note_not_permitted else None
+        return note or (OTHERS_DISCARDED if self.discarded else None)
 
-    def _advice(self) -> str | None:
+    def _has_lost(self, outcome: str) -> bool:
+        """Whether an object may have been lost by a context that was not accepted: what a sender would have sent, it does not say."""
+        is_empty = not (self.stored or self.own_documents or self.discarded)
+        return bool(self.not_accepted) and (is_empty or outcome == "aborted")
+
+    def _advice(self, outcome: str) -> str | None:
         if (ended := self.unheard or self.rejection) is not None:
             return ended.advice
-        parts = [self.advice_on_contexts]
+        parts = [self.advice_on_contexts if self._has_lost(outcome) else None]
         if self.request_problem is not None:
             parts.append(f"Its A-ASSOCIATE-RQ cannot be read: {self.request_problem}. Correct the sender.")
         if (problem := self.http_problem) is not None:
@@ -135,6 +150,8 @@ class Account:
             parts.append(f"{self.refused} {self.requests} refused, the last with {last.label}: {last.comment}.")
         if (asked := self.commitment_refusal) is not None:
             parts.append(f"Storage commitment refused, the last with {asked.label}: {asked.comment}.")
+        if self.discarded:
+            parts.append(f"Acknowledged and not kept, being no images: {counted(self.discarded)} (receive.other_objects).")
         if self.has_note_not_permitted:
             parts.append(f"{NOTE_NOT_PERMITTED}.")
         if self.is_too_slow:

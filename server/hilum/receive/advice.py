@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydicom import uid
@@ -57,7 +57,15 @@ def _how_to_send(sop_class: str, terms: Terms) -> str:
     """What is no image has Transfer Syntaxes that no setting changes."""
     is_chosen = sop_class in STORAGE_SOP_CLASSES and set(terms.transfer_syntaxes) != set(TRANSFER_SYNTAXES.values())
     way_out = f", or add to {terms.key('transfer_syntaxes')}" if is_chosen else ""
-    return f"Propose {_name(terms.accepted[sop_class][0])}{way_out}"
+    return f"Propose {_name(terms.syntaxes_of(sop_class)[0])}{way_out}"
+
+
+def counted(objects: Mapping[str, int]) -> str:
+    """How many objects of each SOP Class, the most frequent ones by name."""
+    frequent = sorted(objects.items(), key=lambda item: -item[1])
+    named = [f"{count} {_name(sop_class)}" for sop_class, count in frequent[:_NAMED]]
+    more = sum(count for _, count in frequent[_NAMED:])
+    return ", ".join(named) + (f" and {more} of other classes" if more else "")
 
 
 def _list(sop_classes: Sequence[str]) -> str:

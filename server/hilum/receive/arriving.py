@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hilum.receive.beginning import Beginning
 from hilum.receive.header import Header
+from hilum.receive.refusals import CannotUnderstand
 from hilum.receive.store_command import StoreCommand
 from hilum.receive.streaming.provider import Unread
 from hilum.receive.taking import Taken, Taker
@@ -13,24 +14,34 @@ from hilum.receive.terms import KEY_OBJECT_SELECTION
 from hilum_preprocessing.structure import MAXIMUM_ELEMENTS, MAXIMUM_LISTED
 
 TakerOf = Callable[[StoreCommand, Header], Taker]
+UnreadTakerOf = Callable[[StoreCommand, CannotUnderstand | None], Taker | None]
+
+
+def _nobody(_command: StoreCommand, _problem: CannotUnderstand | None) -> Taker | None:
+    return None
 
 
 class Arriving:
     """Takes one data set, and leaves nothing of it if it is closed without `commit`. Raises Refusal at once if the command is wrong."""
 
-    def __init__(self, command: StoreCommand, taker_of: TakerOf) -> None:
+    def __init__(self, command: StoreCommand, taker_of: TakerOf, unread_taker_of: UnreadTakerOf = _nobody) -> None:
+        """`unread_taker_of`: who takes it whatever its header says (without a problem), or although that cannot be read."""
         command.require_consistent()
-        self._command, self._taker_of = command, taker_of
+        self._command, self._taker_of, self._unread_taker_of = command, taker_of, unread_taker_of
         is_list = command.meta.sop_class_uid == KEY_OBJECT_SELECTION
         self._beginning = Beginning(command.meta.transfer_syntax_uid, MAXIMUM_LISTED if is_list else MAXIMUM_ELEMENTS)
-        self._taker: Taker | None = None
+        self._taker: Taker | None = unread_taker_of(command, None)
 
     def write(self, pieces: Sequence[memoryview]) -> None:
         """The next bytes. Raises Refusal, OSError."""
         if self._taker is not None:
             self._taker.write(pieces)
             return
-        rest = [left for piece in pieces if (left := self._beginning.add(piece))]
+        try:
+            rest = [left for piece in pieces if (left := self._beginning.add(piece))]
+        except CannotUnderstand as problem:
+            self._hand_over_unread(problem)
+            return
         if self._beginning.header is not None:
             self._hand_over(self._beginning.header, rest)
 
@@ -48,8 +59,22 @@ class Arriving:
 
     def commit(self) -> Taken:
         """There were no more bytes: return when the object may be acknowledged. Raises Refusal, OSError."""
-        taker = self._taker or self._hand_over(self._beginning.end(), [])
+        taker = self._taker or self._end()
         return taker.commit()
+
+    def _end(self) -> Taker:
+        try:
+            header = self._beginning.end()
+        except CannotUnderstand as problem:
+            return self._hand_over_unread(problem)
+        return self._hand_over(header, [])
+
+    def _hand_over_unread(self, problem: CannotUnderstand) -> Taker:
+        """To somebody who looks at nothing. Raises the problem where there is nobody."""
+        self._taker = self._unread_taker_of(self._command, problem)
+        if self._taker is None:
+            raise problem
+        return self._taker
 
     def _hand_over(self, header: Header, rest: Sequence[memoryview]) -> Taker:
         self._command.require_match(header)

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
-from pydicom.uid import MediaStorageDirectoryStorage
+from pydicom.uid import UID, MediaStorageDirectoryStorage
 
 from hilum.errors import Retry
 from hilum.receive import file_meta
@@ -33,7 +33,7 @@ class Fate(StrEnum):
 
     STORED = "stored"
     KNOWN = "known"  # the same bytes are in the archive already, or were until their header was corrected
-    DISCARDED = "discarded"  # a report of ours
+    DISCARDED = "discarded"  # a report of ours, or no image
     REFUSED = "refused"
     SKIPPED = "skipped"  # no DICOM object
     FAILED = "failed"  # it cannot be read
@@ -126,13 +126,19 @@ class FolderIntake:
             taken = arriving.commit()
         if taken is Taken.NOTE_NOT_PERMITTED:
             return Fate.REFUSED, NOTE_NOT_PERMITTED
-        return (Fate.DISCARDED, "a report of ours") if taken is Taken.OWN_DOCUMENT else (Fate.STORED, "")
+        return _fate(taken, meta.sop_class_uid)
 
     def _is_disputed(self, sop_instance_uid: str, path: Path) -> bool | None:
         try:
             return self.known.is_disputed(sop_instance_uid, path)
         except OSError as error:
             raise _Unreadable(f"cannot be read: {error.strerror}") from error
+
+
+def _fate(taken: Taken, sop_class_uid: str) -> tuple[Fate, str]:
+    if taken is Taken.OTHER_OBJECT:
+        return Fate.DISCARDED, f"no image but {UID(sop_class_uid).name}, of which nothing is kept (receive.other_objects)"
+    return (Fate.DISCARDED, "a report of ours") if taken is Taken.OWN_DOCUMENT else (Fate.STORED, "")
 
 
 class _Unreadable(Exception):

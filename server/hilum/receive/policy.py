@@ -138,4 +138,4 @@ def _wrong_called(called: str, terms: Terms) -> Rejection | None:
 
 def supported(abstract_syntaxes: Iterable[str], terms: Terms) -> Mapping[str, Sequence[str]]:
     """Of the proposed SOP Classes those that are accepted, with the Transfer Syntaxes in order of preference."""
-    return {abstract: terms.accepted[abstract] for abstract in abstract_syntaxes if abstract in terms.accepted}
+    return {abstract: syntaxes for abstract in abstract_syntaxes if (syntaxes := terms.syntaxes_of(abstract))}

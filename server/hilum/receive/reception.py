@@ -1,4 +1,4 @@
-"""What an object is to us: an image to store, a document of our own that comes back, a rejection note, or nothing that we take."""
+"""What an object is to us: an image to store, a document of our own that comes back, a rejection note, or nothing that we keep."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from hilum.receive.arriving import Arriving
 from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import MAXIMUM_HEADER_BYTES, Header
 from hilum.receive.intake import Intake
+from hilum.receive.other_objects import OtherObject, is_known, is_other
 from hilum.receive.policy import Policy
 from hilum.receive.refusals import CannotUnderstand, NotForUs, OutOfResources, SopClassNotNegotiated
 from hilum.receive.rejection_note import read_note
 from hilum.receive.store_command import StoreCommand
 from hilum.receive.taking import PiecesOnly, Taken, Taker
-from hilum.receive.terms import KEY_OBJECT_SELECTION, REPORT_SOP_CLASSES
+from hilum.receive.terms import KEY_OBJECT_SELECTION, REPORT_SOP_CLASSES, Terms
 from hilum.store.ledger import Ledger
 
 _log = telemetry.logger("receive")
@@ -44,23 +45,34 @@ class Reception:
 
     def begin(self, command: StoreCommand) -> Arriving:
         """An object that comes in piece by piece; close it. Raises Refusal."""
-        return Arriving(command, self.taker)
+        return Arriving(command, self.taker, self.unread_taker)
+
+    def unread_taker(self, command: StoreCommand, problem: CannotUnderstand | None) -> Taker | None:
+        """Who takes an object without its header: at once, or because it cannot be read (`problem`). None: nobody.
+
+        What may be an image or a rejection note has to be readable. A report has not: those of ours are.
+        """
+        sop_class = command.meta.sop_class_uid
+        is_let_go = self._policy.terms(command.meta.calling_ae_title).discards_others and is_other(sop_class) and is_known(sop_class)
+        if not is_let_go or sop_class == KEY_OBJECT_SELECTION or (problem is None and sop_class in REPORT_SOP_CLASSES):
+            return None
+        return OtherObject()
 
     def taker(self, command: StoreCommand, header: Header) -> Taker:
         """Who takes an object, now that its header is known. Raises Refusal."""
-        sop_class = command.meta.sop_class_uid
+        sop_class, terms = command.meta.sop_class_uid, self._policy.terms(command.meta.calling_ae_title)
         if sop_class == KEY_OBJECT_SELECTION:
             self._intake.require_room(0)
-            return _Note(command.meta, self._ledger, self._policy.terms(command.meta.calling_ae_title).may_reject)
-        if sop_class in REPORT_SOP_CLASSES:
-            if self._is_ours(header):
-                return _OwnDocument()
-            raise NotForUs("Only our own SR is taken here, and discarded; send images")
-        if sop_class == uid.SecondaryCaptureImageStorage and self._is_ours(header):
+            return _Note(command.meta, self._ledger, terms)
+        if sop_class in (*REPORT_SOP_CLASSES, uid.SecondaryCaptureImageStorage) and self._is_ours(header):
             return _OwnDocument()
-        if sop_class not in (terms := self._policy.terms(command.meta.calling_ae_title)).sop_classes:
-            raise SopClassNotNegotiated(*advise_on_object(sop_class, terms))
-        return self._intake.begin(command, header)
+        if sop_class in terms.sop_classes:
+            return self._intake.begin(command, header)
+        if terms.discards_others and is_other(sop_class) and (is_known(sop_class) or header.pixels_start is None):
+            return OtherObject()
+        if sop_class in REPORT_SOP_CLASSES:
+            raise NotForUs("Only our own SR is taken here, and discarded; send images")
+        raise SopClassNotNegotiated(*advise_on_object(sop_class, terms))
 
     def _is_ours(self, header: Header) -> bool:
         """The loop guard (promise 7): by what the header says, and by UID where an archive has changed the header."""
@@ -93,8 +105,8 @@ class _Note(PiecesOnly):
     A note from a sender that may not reject is acknowledged as well: a failure would let routers send it again for ever.
     """
 
-    def __init__(self, meta: FileMeta, ledger: Ledger, may_reject: bool | None) -> None:
-        self._meta, self._ledger, self._may_reject = meta, ledger, may_reject
+    def __init__(self, meta: FileMeta, ledger: Ledger, terms: Terms) -> None:
+        self._meta, self._ledger, self._terms = meta, ledger, terms
         self._data_set = bytearray()
 
     def write(self, pieces: Sequence[memoryview]) -> None:
@@ -106,7 +118,12 @@ class _Note(PiecesOnly):
 
     def commit(self) -> Taken:
         """Raises Refusal."""
-        rejections = read_note(self._meta, self._data_set, holds_for_all=self._may_reject is True)
+        try:
+            rejections = read_note(self._meta, self._data_set, holds_for_all=self._terms.may_reject is True)
+        except NotForUs:  # it is of another title
+            if not self._terms.discards_others:
+                raise
+            return OtherObject().commit()
         try:
             removed, of_others = self._reject(rejections)
         except SQLAlchemyError:
@@ -120,7 +137,7 @@ class _Note(PiecesOnly):
 
     def _reject(self, rejections: Sequence[Rejection]) -> tuple[int, int]:
         """How many images it takes out of results, and how many stay because the sender may not reject them."""
-        if self._may_reject is False:
+        if self._terms.may_reject is False:
             return 0, len(rejections)
         return self._ledger.reject(rejections), self._ledger.count_of_others(rejections)
 

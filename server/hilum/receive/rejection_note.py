@@ -73,7 +73,8 @@ def _rejections(note: Dataset, meta: FileMeta, *, holds_for_all: bool) -> list[R
 
 def _reason(note: Dataset) -> RemovalReason:
     """By Document Title, Concept Name Code Sequence (0040,A043) of the root (PS3.3 C.17.3)."""
-    (title,) = note.ConceptNameCodeSequence
+    titles = list(note.get("ConceptNameCodeSequence") or ())
+    title = titles[0] if len(titles) == 1 else Dataset()
     reason = TITLES.get(str(title.get("CodeValue", ""))) if title.get("CodingSchemeDesignator") == "DCM" else None
     if reason is None:
         raise NotForUs("Of KOS only rejection notes (113001, 113037-113039) are taken")

@@ -49,6 +49,7 @@ class StreamedObject:
     def __init__(self, reception: Reception, command: StoreCommand, verdicts: Verdicts, problem: Exception | None) -> None:
         self._began = time.monotonic()
         self._verdicts, self._problem = verdicts, problem
+        self._sop_class_uid = command.meta.sop_class_uid
         self._arriving: Arriving | None = None
         self._attempt(self._begin, reception, command)
 
@@ -80,7 +81,7 @@ class StreamedObject:
         return Verdict(failure.status, failure.comment)
 
     def _commit(self, arriving: Arriving) -> None:
-        self._verdicts.taken(arriving.commit(), self._began)
+        self._verdicts.taken(arriving.commit(), self._sop_class_uid, self._began)
 
     def _attempt(self, step: Callable[[Unpack[_Arguments]], None], *arguments: *_Arguments) -> None:
         if self._problem is not None:

@@ -20,6 +20,7 @@ class Taken(StrEnum):
     IMAGE = "image"
     OWN_DOCUMENT = "own_document"
     REJECTION_NOTE = "rejection_note"
+    OTHER_OBJECT = "other_object"  # no image, and not kept
     NOTE_NOT_PERMITTED = "rejection_note_not_permitted"  # it names images of other senders, which stay in use
 
 

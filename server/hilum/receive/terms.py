@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pydicom import uid
 
 from hilum.domain import IMAGE_SOP_CLASSES, TRANSFER_SYNTAXES
+from hilum.receive.other_objects import TRANSFER_SYNTAXES_OF_OTHERS, is_other
 from hilum.settings import Receive, Sender
 
 STORAGE_SOP_CLASSES: tuple[str, ...] = tuple(IMAGE_SOP_CLASSES.values())
-# Accepted so that what comes back can be acknowledged and discarded (promise 7); reports of others are refused.
+# Accepted from everybody so that what comes back can be acknowledged and discarded (promise 7).
 REPORT_SOP_CLASSES: tuple[str, ...] = (
     uid.Comprehensive3DSRStorage,
     uid.ComprehensiveSRStorage,
@@ -36,8 +37,8 @@ class Terms:
     """What one Calling AE Title may do, and which settings say so.
 
     `peers`: empty is any. `maximum_associations`: None is no limit of its own. `accepted`: by SOP Class the Transfer Syntaxes, both as
-    UIDs, in order of preference. `may_reject`: as in the settings. `certificate_names`: one of them must be in its certificate;
-    empty: it needs none.
+    UIDs, in order of preference. `may_reject`: as in the settings. `discards_others`: objects that are no images are acknowledged and
+    let go. `certificate_names`: one of them must be in its certificate; empty: it needs none.
     """
 
     section: str
@@ -49,11 +50,18 @@ class Terms:
     transfer_syntaxes: tuple[str, ...]
     accepted: Mapping[str, tuple[str, ...]]
     may_reject: bool | None
+    discards_others: bool
     certificate_names: frozenset[str]
 
     def key(self, name: str) -> str:
         """The setting that somebody has to change."""
         return f"{self.section}.{name}" if name in self.own else _FOR_ALL.get(name, f"receive.{name}")
+
+    def syntaxes_of(self, sop_class: str) -> tuple[str, ...]:
+        """Transfer Syntaxes in which objects of this class are taken, in order of preference; empty: they are not."""
+        if (found := self.accepted.get(sop_class)) is not None:
+            return found
+        return TRANSFER_SYNTAXES_OF_OTHERS if self.discards_others and is_other(sop_class) else ()
 
     def is_near(self, peer_address: str) -> bool:
         """Whether it may come from there."""
@@ -85,6 +93,7 @@ def _terms(section: str, sender: Sender, receive: Receive) -> Terms:
         transfer_syntaxes=syntaxes,
         accepted={**dict.fromkeys(classes, syntaxes), **_NOT_IMAGES, **(_COMMITMENT if receive.storage_commitment else {})},
         may_reject=sender.may_reject,
+        discards_others=(sender.other_objects or receive.other_objects) == "discard",
         certificate_names=frozenset(sender.certificate_names),
     )
 

@@ -21,13 +21,16 @@ class Verdicts:
     def __init__(self, account: Account) -> None:
         self._account = account
 
-    def taken(self, taken: Taken, began: float) -> None:
+    def taken(self, taken: Taken, sop_class_uid: str, began: float) -> None:
         """An object is acknowledged; `began`, monotonic: the first byte of its message."""
-        self.count(taken)
+        self.count(taken, sop_class_uid)
         telemetry.RECEIVE_SECONDS.observe(time.monotonic() - began)
 
-    def count(self, taken: Taken) -> None:
+    def count(self, taken: Taken, sop_class_uid: str) -> None:
         """The same without its time."""
+        if taken is Taken.OTHER_OBJECT:
+            self._account.discarded[sop_class_uid] += 1
+            return
         if taken is Taken.OWN_DOCUMENT:
             self._account.own_documents += 1
             return

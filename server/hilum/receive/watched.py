@@ -62,7 +62,7 @@ class WatchedFolder:
             self.leave(taken.path)
         elif taken.fate in NOT_TAKEN:
             self._move(taken.path, REFUSED_FOLDER, f"{taken.fate}: {taken.detail}\n")
-        elif self.when_taken == "move":
+        elif self.when_taken == "move" or taken.fate is Fate.DISCARDED:  # it may be kept nowhere else
             self._move(taken.path, TAKEN_FOLDER)
         else:
             with self._folder_of(taken.path) as folder:

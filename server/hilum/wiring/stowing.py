@@ -143,7 +143,8 @@ class StowVisit:
             account.http_problem = HttpProblem(status, detail)
         outcome = "rejected" if not self._is_admitted else "aborted" if detail else "released"
         account.show(outcome)
-        if not (detail or account.refused or account.has_note_not_permitted):
+        account.say_discarded()
+        if not (detail or account.refused or account.has_note_not_permitted or account.discarded):
             return
         self._door.accounts.put(account.record(outcome, time.time()))
 
@@ -172,7 +173,7 @@ class StowPart:
         meta = self._meta
         names = (meta.sop_class_uid, meta.sop_instance_uid) if meta is not None else ("", "")
         if self._error is None:
-            self._verdicts.count(self._taken)
+            self._verdicts.count(self._taken, names[0])
             return Outcome(*names, self._found_study if self._taken is Taken.IMAGE else "")
         failure = self._verdicts.failed(self._error)
         is_transient = isinstance(self._error, OutOfResources | OSError) and not isinstance(self._error, TooLarge)
@@ -217,7 +218,7 @@ class StowPart:
             if is_end or len(self._beginning) > file_meta.MAXIMUM_BYTES:
                 raise
             return
-        self._arriving = Arriving(StoreCommand.of_file(self._meta, self._account.shown), self._taker)
+        self._arriving = Arriving(StoreCommand.of_file(self._meta, self._account.shown), self._taker, self._reception.unread_taker)
         self._arriving.write([memoryview(bytes(self._beginning[start:]))])
         self._beginning.clear()
 

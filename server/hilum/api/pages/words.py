@@ -117,7 +117,7 @@ def chip(state: str) -> Chip:
 
 def association_chip(row: Item) -> Chip:
     """How an association ended; refused objects make it worse."""
-    is_well = row["outcome"] == "released" and not row["reason"]
+    is_well = row["outcome"] == "released" and row["reason"] in (None, "other_objects_discarded")
     return Chip(plain(row["outcome"]), "bad" if row["refused"] else "good" if is_well else "warn")
 
 
