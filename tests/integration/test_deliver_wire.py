@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -21,6 +22,9 @@ from hilum.deliver.lane import Unknown
 from hilum.dimse import command_set
 from hilum.dimse.pdu import p_data
 from hilum.errors import Retry
+from tests.support.odd_user_information import ODD_USER_INFORMATION
+from tests.support.wire import item
+from tests.support.wire import pdu as encoded_pdu
 
 CONTEXTS = [(str(Comprehensive3DSRStorage), str(ExplicitVRLittleEndian))]
 RELEASE_RQ, RELEASE_RP, ABORT = (bytes([kind, 0, 0, 0, 0, 4, 0, 0, 0, 0]) for kind in (5, 6, 7))
@@ -150,6 +154,22 @@ def test_an_acceptance_that_cannot_be_read_is_said_to_be_one_and_is_no_outage() 
     ):
         associate(peer, CONTEXTS)
     assert not caught.value.is_outage
+
+
+@pytest.mark.parametrize("name", ODD_USER_INFORMATION)
+def test_a_receiver_that_says_odd_things_of_itself_gets_its_documents(name: str) -> None:
+    fixed = struct.pack(">H2x16s16s32x", 1, "PÄCS".encode("latin-1").ljust(16, b"\0"), b" " * 16)
+    context = item(0x21, bytes((1, 0, 0, 0)) + item(0x40, CONTEXTS[0][1].encode() + b"\0"))
+    accepting = encoded_pdu(2, fixed + item(0x10, b"1.2.840.10008.3.1.1.1") + context + item(0x50, ODD_USER_INFORMATION[name]))
+
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(accepting)
+        after_the_object(response())(connection)
+
+    with peer_that(answer, accepts=False) as peer:
+        association = associate(peer, CONTEXTS)
+        store(association)
+        association.abort()
 
 
 @pytest.mark.parametrize(("said", "answer"), [(RELEASE_RQ, RELEASE_RP), (ABORT, b""), (b"", b"")], ids=["release", "abort", "gone"])

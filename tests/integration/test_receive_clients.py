@@ -11,6 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from pydicom import uid
 from pydicom.dataset import Dataset
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian, JPEGBaseline8Bit
 from pynetdicom import AE
@@ -67,16 +68,34 @@ def associate(listener: ListenerProcess, *extended: object) -> Association:
     return ae.associate("127.0.0.1", listener.port, ae_title="HILUM", ext_neg=list(extended))
 
 
+NO_IMAGES = (
+    uid.ComprehensiveSRStorage,
+    uid.KeyObjectSelectionDocumentStorage,
+    uid.XRayRadiationDoseSRStorage,
+    uid.GrayscaleSoftcopyPresentationStateStorage,
+    uid.EncapsulatedPDFStorage,
+)
+
+
 def test_orthanc_sends_what_it_has(listener: ListenerProcess, drawn: Callable[..., Dataset], tmp_path: Path) -> None:
+    """A study of images and what others have said of them, which Orthanc would not send at all if one object of it were refused."""
     if Orthanc.program() is None:
         missing("Orthanc, from Debian's orthanc")
     files = [save(drawn("orthanc", listener.port, number), tmp_path / f"{number}.dcm") for number in range(6)]
+    others = [drawn("orthanc", "other", listener.port, number) for number in range(len(NO_IMAGES))]
+    for other, sop_class in zip(others, NO_IMAGES, strict=True):
+        del other.PixelData
+        other.SOPClassUID = other.file_meta.MediaStorageSOPClassUID = sop_class
+    sent = [*(save(other, tmp_path / f"{other.SOPInstanceUID}.dcm") for other in others), *files]
     with Orthanc(tmp_path / "orthanc") as peer:
         api = f"http://127.0.0.1:{peer.http_port}"
-        instances = [httpx.post(f"{api}/instances", content=file.read_bytes(), timeout=30).json()["ID"] for file in files]
+        instances = [httpx.post(f"{api}/instances", content=file.read_bytes(), timeout=30).json()["ID"] for file in sent]
         httpx.put(f"{api}/modalities/hilum", json=["HILUM", "127.0.0.1", listener.port], timeout=30).raise_for_status()
         answer = httpx.post(f"{api}/modalities/hilum/store", json=instances, timeout=60).json()
-        assert (answer["InstancesCount"], answer["FailedInstancesCount"]) == (6, 0)
+        assert (answer["InstancesCount"], answer["FailedInstancesCount"]) == (len(sent), 0)
+    row = wait_for(lambda: listener.rows("SELECT * FROM association WHERE calling_ae_title = 'ORTHANC' AND stored = 6"), what="its row")[0]
+    assert (row["outcome"], row["reason"], row["refused"]) == ("released", "other_objects_discarded", 0)
+    assert not listener.rows(f"SELECT 1 FROM instance WHERE sop_instance_uid = '{others[0].SOPInstanceUID}'")
     for number, file in enumerate(files):
         assert stored(listener, uid_for("clients", "orthanc", listener.port, number)) == data_set_of(file)
 

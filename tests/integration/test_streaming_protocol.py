@@ -14,6 +14,7 @@ import pytest
 from pydicom.uid import ExplicitVRLittleEndian
 
 from deploy.compile_c import TRANSFER, compiled
+from hilum.receive.file_meta import decode
 from tests.support.listening import ListenerProcess, make_settings, unindexed
 from tests.support.peers import missing
 from tests.support.raw_scu import DX
@@ -29,6 +30,7 @@ from tests.support.wire import (
     Wire,
     association_request,
     command,
+    item,
     message,
     pdu,
     pdv,
@@ -202,6 +204,48 @@ def test_an_object_behind_the_request_is_stored(listener: ListenerProcess) -> No
         wire.send(RELEASE)
         assert wire.next_pdu()[0] == 6
     assert (row_of(listener, "EAGER")["outcome"], row_of(listener, "EAGER")["stored"]) == ("released", 1)
+
+
+@pytest.mark.parametrize(
+    ("called", "calling", "shown"),
+    [
+        (b"HILUM\0\0\0\0\0\0\0\0\0\0\0", b"NULPADDED\0\0\0\0\0\0\0", "NULPADDED"),
+        (b"  HILUM         ", b"  BLANKS BEFORE ", "BLANKS BEFORE"),
+        (b"HILUM           ", "RÖNTGEN".encode("latin-1").ljust(16), "R%D6NTGEN"),
+        (b"HILUM           ", "胸部".encode("shift_jis").ljust(16), "%8B%B9%95%94"),
+        (b"HILUM           ", b" " * 16, ""),
+    ],
+)
+def test_a_sender_of_any_title_that_says_odd_things_of_itself_stores(
+    listener: ListenerProcess, called: bytes, calling: bytes, shown: str
+) -> None:
+    uid = f"1.2.410.{len(shown)}.{len(called.strip())}"
+    with socket.create_connection(("127.0.0.1", listener.port), timeout=20) as connection:
+        connection.sendall(odd_request(called, calling))
+        assert connection.recv(1) == b"\x02"
+        connection.sendall(message(store(uid), data_set(uid)) + RELEASE)
+        wait_for(lambda: listener.rows(f"SELECT 1 FROM instance WHERE sop_instance_uid = '{uid}'"), what="the image")
+    row = row_of(listener, shown)
+    assert (row["outcome"], row["reason"], row["stored"], row["called_ae_title"]) == ("released", None, 1, "HILUM")
+    (image,) = listener.rows(f"SELECT * FROM instance WHERE sop_instance_uid = '{uid}'")
+    assert image["calling_ae_title"] == shown
+    assert decode(listener.archive.locate(image["path"]).read_bytes())[0].calling_ae_title == shown
+
+
+@pytest.mark.parametrize(("called", "shown"), [(b"\0" * 16, ""), (b" " * 16, ""), ("HÏLUM".encode("latin-1").ljust(16), "H%CFLUM")])
+def test_a_title_that_is_not_ours_is_rejected_and_named(listener: ListenerProcess, called: bytes, shown: str) -> None:
+    calling = f"TO{len(shown)}{called[0]}".encode()
+    assert answers(listener, odd_request(called, calling.ljust(16)))[:10] == pdu(3, bytes((0, 1, 1, 7)))
+    row = row_of(listener, calling.decode())
+    assert (row["outcome"], row["reason"], row["called_ae_title"]) == ("rejected", "called_ae_title_not_recognised", shown)
+
+
+def odd_request(called: bytes, calling: bytes) -> bytes:
+    """For DX, with UIDs padded by NUL, a version name of 30 bytes of Latin-1 and a sub-item that nobody knows."""
+    context = bytes((1, 0, 0, 0)) + item(0x30, DX.encode() + b"\0") + item(0x40, ExplicitVRLittleEndian.encode() + b"\0")
+    user = item(0x51, bytes(4)) + item(0x52, b"\xe9") + item(0x55, "Röntgen".encode("latin-1").ljust(30, b"\0")) + item(0x5E, b"?")
+    items = item(0x10, b"1.2.840.10008.3.1.1.1\0") + item(0x20, context) + item(0x50, user)
+    return pdu(1, struct.pack(">H2x16s16s32x", 1, called, calling) + items)
 
 
 def test_a_request_with_an_even_context_is_aborted_and_has_a_row(listener: ListenerProcess) -> None:

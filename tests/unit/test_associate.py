@@ -11,36 +11,13 @@ from pynetdicom.pdu import A_ASSOCIATE_AC, A_ASSOCIATE_RJ, A_ASSOCIATE_RQ
 from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME
 from hilum.dimse import associate, pdu
 from hilum.dimse.associate import Answered, Malformed, Proposed, Request, title_text
+from tests.support.odd_user_information import MAXIMUM, ODD_USER_INFORMATION
 from tests.support.raw_scu import DX
 from tests.support.wire import VERIFICATION, item
 from tests.support.wire import pdu as encoded_pdu
 
-CLASS_UID, VERSION_NAME, MAXIMUM = item(0x52, b"1.2.3.4"), item(0x55, b"PACS_1"), item(0x51, struct.pack(">L", 4096))
 PROPOSED = (Proposed(1, DX, (ExplicitVRLittleEndian, ImplicitVRLittleEndian)), Proposed(3, VERIFICATION, (ImplicitVRLittleEndian,)))
 
-ODD_USER_INFORMATION = {
-    "a version name of 17 characters": MAXIMUM + CLASS_UID + item(0x55, b"OFFIS_DCMTK_36812"),
-    "a version name of 64 characters": MAXIMUM + CLASS_UID + item(0x55, b"V" * 64),
-    "a version name padded with NUL": MAXIMUM + CLASS_UID + item(0x55, b"PACS\0\0\0\0"),
-    "a version name padded with spaces": MAXIMUM + CLASS_UID + item(0x55, b"PACS".ljust(16)),
-    "a version name of spaces": MAXIMUM + CLASS_UID + item(0x55, b" " * 16),
-    "a version name in Latin-1": MAXIMUM + CLASS_UID + item(0x55, "Röntgen 2".encode("latin-1")),
-    "a version name with a backslash": MAXIMUM + CLASS_UID + item(0x55, b"PACS\\1"),
-    "an empty version name": MAXIMUM + CLASS_UID + item(0x55, b""),
-    "no version name": MAXIMUM + CLASS_UID,
-    "two version names": MAXIMUM + CLASS_UID + VERSION_NAME + VERSION_NAME,
-    "a class UID padded with NUL": MAXIMUM + item(0x52, b"1.2.3.4\0") + VERSION_NAME,
-    "a class UID that is none": MAXIMUM + item(0x52, "Röntgen".encode("latin-1")) + VERSION_NAME,
-    "a class UID of 80 characters": MAXIMUM + item(0x52, b"1." * 39 + b"12") + VERSION_NAME,
-    "an empty class UID": MAXIMUM + item(0x52, b"") + VERSION_NAME,
-    "no class UID": MAXIMUM + VERSION_NAME,
-    "a sub-item that nobody knows": MAXIMUM + item(0x5F, b"\xff" * 7) + CLASS_UID,
-    "an unknown sub-item before the maximum length": item(0xFE, b"") + MAXIMUM + CLASS_UID,
-    "a role of a class UID that is none": MAXIMUM + CLASS_UID + item(0x54, struct.pack(">H", 3) + b"\xe9\xe9\xe9\1\1"),
-    "an extended negotiation that is cut": MAXIMUM + CLASS_UID + item(0x56, b"\0"),
-    "a user identity of an unknown type": MAXIMUM + CLASS_UID + item(0x58, b"\x09\0\0\0\0\0"),
-    "a sub-item that is longer than all": MAXIMUM + CLASS_UID + struct.pack(">BxH", 0x55, 400) + b"PACS",
-}
 ODD_UIDS = {"NUL": b"\0", "two NUL": b"\0\0", "a space": b" "}
 
 
