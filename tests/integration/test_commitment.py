@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from pydicom.dataset import Dataset
-from pydicom.uid import generate_uid
+from pydicom.uid import XRayRadiationDoseSRStorage, generate_uid
 from pynetdicom.dimse_primitives import N_ACTION
 
 from hilum.settings import Settings
@@ -107,14 +107,18 @@ def test_over_the_association_of_the_request_all_are_committed(listener: Listene
     assert (row["state"], row["committed"], row["failed"], json.loads(row["instances"])) == ("reported", 2, 0, [])
 
 
+@pytest.mark.filterwarnings("ignore:Invalid value for VR UI:UserWarning")  # of pydicom in the test's own client
 def test_what_is_not_kept_fails_with_its_reason(listener: ListenerProcess, nobody: CommitmentScu) -> None:
     (first, second), absent = store(listener.port, images(2)), (DX, generate_uid())
-    conflicting = (CR, second[1])
+    conflicting, discarded = (CR, second[1]), (XRayRadiationDoseSRStorage, generate_uid())
+    earlier = (DX, "999.999.01.7")  # as an earlier version took it
+    with RawScu(listener.port, sop_class_uid=XRayRadiationDoseSRStorage) as scu:
+        assert scu.store(bytes(64), discarded[1]) == (0, "")
     with nobody.associated(listener.port) as assoc:
-        assert ask(assoc, action_information(generate_uid(), [first, conflicting, absent])) == 0
+        assert ask(assoc, action_information(generate_uid(), [first, conflicting, absent, discarded, earlier])) == 0
         report = nobody.next_report()
     assert (report.event_type, report.committed) == (2, [first])
-    assert report.failed == {conflicting: 0x0119, absent: 0x0112}
+    assert report.failed == {conflicting: 0x0119, absent: 0x0112, discarded: 0x0112, earlier: 0x0112}
 
 
 def test_an_association_goes_on_after_a_report(listener: ListenerProcess, nobody: CommitmentScu) -> None:

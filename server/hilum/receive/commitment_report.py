@@ -30,13 +30,14 @@ def event_type_of(verdict: CommitmentVerdict) -> int:
 def encoded_information(transaction_uid: str, verdict: CommitmentVerdict, transfer_syntax_uid: str) -> bytes:
     """Event Information (PS3.4 Table J.3-2) as it is sent."""
     syntax = UID(transfer_syntax_uid)
-    information = _information(transaction_uid, verdict)
+    information = information_of(transaction_uid, verdict)
     encoded: bytes | None = encode(information, syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated)
     assert encoded is not None, "UIDs and numbers of our own can be encoded"
     return encoded
 
 
-def _information(transaction_uid: str, verdict: CommitmentVerdict) -> Dataset:
+def information_of(transaction_uid: str, verdict: CommitmentVerdict) -> Dataset:
+    """Event Information (PS3.4 Table J.3-2)."""
     information = Dataset()
     information.TransactionUID = transaction_uid
     if verdict.committed:
