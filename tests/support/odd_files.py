@@ -20,6 +20,7 @@ from pynetdicom.dsutils import split_dataset
 
 from deploy.generate_docs import DOCS, with_generated
 from hilum.deliver.send import FileState, send
+from hilum.receive.other_objects import is_other
 from hilum_preprocessing import InputSpec, NotAnalysable
 from hilum_preprocessing.prepare import prepare
 from load_tests.serving import Hilum
@@ -97,6 +98,8 @@ def _send(server: Hilum, path: Path, name: str) -> Ended:
         wire = wire if other == wire else f"{wire}. Another sender: {other}"
     if not wire.endswith("stored"):
         return Ended(name, item.kind, wire, "refused", _disguised(path))
+    if is_other(item.sop_class_uid):
+        return Ended(name, item.kind, wire.replace("stored", "answered Success, and not kept"), "no image", _disguised(path))
     wait_for(lambda: _revision(server, item) > revision, what=f"the row of {name}")
     known = f", header revision {revision + 1} of a known UID" if revision else ""
     return Ended(name, item.kind, wire + known, "", _disguised(path), item.study_instance_uid, item.sop_instance_uid)
