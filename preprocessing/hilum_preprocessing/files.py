@@ -150,7 +150,10 @@ def _at_pixels(tag: BaseTag, vr: str | None, length: int) -> bool:  # noqa: ARG0
 
 
 def _is_explicit(content: memoryview, position: int) -> bool:
-    """Whether Pixel Data has a VR, in a data set that is called implicit: pydicom reads the rest as it is. An odd length is none."""
+    """Whether Pixel Data has a VR, in a data set that is called implicit.
+
+    pydicom reads the rest as it is. A length that looks like a VR would be odd, and so is none.
+    """
     return bytes(content[position + 4 : position + 6]) in _LONG_VRS
 
 

@@ -1,4 +1,4 @@
-"""Files whose File Meta Information is not as the standard has it: what `hilum prepare` reads, every way in for files takes."""
+"""Files whose File Meta Information is not as the standard has it: read, they are taken, too."""
 
 from __future__ import annotations
 

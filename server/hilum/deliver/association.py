@@ -128,7 +128,10 @@ class Association:
             return None
 
     def event_report(self, context: Context, command_of: Callable[[int], bytes], information: bytes) -> int | None:
-        """N-EVENT-REPORT (PS3.7 10.1.1) in an accepted context: the status; None: no answer. `command_of`: a Message ID."""
+        """N-EVENT-REPORT (PS3.7 10.1.1) in an accepted context: the status; None: no answer.
+
+        `command_of`: the command set with this Message ID.
+        """
         pieces = (information[begin : begin + self._room] for begin in range(0, len(information), self._room))
         try:
             return self._exchange(context.context_id, command_set.N_EVENT_REPORT_RQ, command_of(self._next_id()), pieces)

@@ -1,7 +1,8 @@
-"""A-ASSOCIATE-RQ, AC and RJ (PS3.8 9.3.2 to 9.3.4): written as the standard has them, read as peers write them.
+"""A-ASSOCIATE-RQ, AC and RJ (PS3.8 9.3.2 to 9.3.4), as the standard has them and as peers write them.
 
-Read are the structure, AE Titles, Presentation Contexts and the maximum length. What a peer says of itself (Implementation Class UID,
-Version Name, negotiation that we do not do) decides nothing, so nothing in it can end an association.
+Read are the structure, AE Titles, Presentation Contexts and the maximum length. The rest is what a
+peer says of itself: Implementation Class UID, Version Name, negotiation that we do not do. It
+decides nothing, so nothing in it can end an association.
 """
 
 from __future__ import annotations
@@ -15,17 +16,23 @@ from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME
 from hilum.dimse import pdu
 
 APPLICATION_CONTEXT: Final = "1.2.840.10008.3.1.1.1"  # PS3.7 A.2.1
-ACCEPTANCE, USER_REJECTION, ABSTRACT_SYNTAX_NOT_SUPPORTED, TRANSFER_SYNTAXES_NOT_SUPPORTED = 0, 1, 3, 4  # PS3.8 Table 9-18
+# PS3.8 Table 9-18.
+ACCEPTANCE, USER_REJECTION = 0, 1
+ABSTRACT_SYNTAX_NOT_SUPPORTED, TRANSFER_SYNTAXES_NOT_SUPPORTED = 3, 4
 
 _ITEM = struct.Struct(">BxH")
-_FIXED = struct.Struct(">BxLH2x16s16s32x")  # type, length, protocol version, Called and Calling AE Title
-_CONTEXT = struct.Struct(">BxBx")  # Presentation Context ID and, in an AC, the result, before the sub-items
+# Type, length, protocol version, Called and Calling AE Title.
+_FIXED = struct.Struct(">BxLH2x16s16s32x")
+# Presentation Context ID and, in an AC, the result, before the sub-items.
+_CONTEXT = struct.Struct(">BxBx")
 _LENGTH = struct.Struct(">L")
 _LENGTH_OF_UID = struct.Struct(">H")
+_SCP: Final = b"\0\1"  # SCU role: no, SCP role: yes
 _APPLICATION_CONTEXT, _PROPOSED, _ANSWERED, _ABSTRACT_SYNTAX, _TRANSFER_SYNTAX, _USER_INFORMATION = 0x10, 0x20, 0x21, 0x30, 0x40, 0x50
 _MAXIMUM_LENGTH, _IMPLEMENTATION_CLASS_UID, _ROLE_SELECTION, _IMPLEMENTATION_VERSION_NAME = 0x51, 0x52, 0x54, 0x55
 _TITLE_BYTES: Final = 16
-_MAXIMUM_ITEMS: Final = 8192  # objects are made of each. 128 contexts with 60 Transfer Syntaxes are fewer.
+# Objects are made of each. 128 contexts with 60 Transfer Syntaxes are fewer.
+_MAXIMUM_ITEMS: Final = 8192
 
 
 class Malformed(ValueError):
@@ -52,7 +59,10 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is used of an A-ASSOCIATE-RQ. AE Titles are the 16 bytes that came. `maximum_pdu_bytes`: that the peer takes, 0: any."""
+    """What is used of an A-ASSOCIATE-RQ.
+
+    AE Titles are the 16 bytes that came. `maximum_pdu_bytes`: that the peer takes, 0: any.
+    """
 
     protocol_version: int
     called_ae_title: bytes
@@ -62,7 +72,10 @@ class Request:
 
 
 def titles(encoded: bytes) -> tuple[bytes, bytes]:
-    """Called and Calling AE Title of an A-ASSOCIATE-RQ, 16 bytes each. Raises Malformed where it is too short to have them."""
+    """Called and Calling AE Title of an A-ASSOCIATE-RQ, 16 bytes each.
+
+    Raises Malformed where it is too short to have them.
+    """
     if len(encoded) < _FIXED.size:
         raise Malformed("it is shorter than its fixed fields")
     _, _, _, called, calling = _FIXED.unpack_from(encoded)
@@ -70,10 +83,11 @@ def titles(encoded: bytes) -> tuple[bytes, bytes]:
 
 
 def title_text(title: bytes) -> str:
-    r"""An AE Title as it is compared, stored and shown: at most 16 characters of ASCII, empty for a blank one.
+    """An AE Title as it is compared, stored and shown: 16 characters of ASCII at most.
 
-    Spaces around it do not count (PS3.5 6.2, VR AE), nor what stands behind a NUL: some peers fill up with NUL. Bytes outside of the
-    default repertoire, and the backslash, which would separate two values, become `%` and two hexadecimal digits.
+    Spaces around it do not count (PS3.5 6.2, VR AE). Nor does what stands behind a NUL, because some
+    peers fill up with NUL. Bytes outside of the default repertoire become `%` and two hexadecimal
+    digits. So does the backslash, which would separate two values.
     """
     shown = (chr(byte) if 0x20 <= byte < 0x7F and byte != 0x5C else f"%{byte:02X}" for byte in title.split(b"\0")[0].strip(b" "))
     return "".join(shown)[:_TITLE_BYTES].strip()
@@ -91,7 +105,10 @@ def decode_request(encoded: bytes) -> Request:
 
 
 def decode_acceptance(encoded: bytes) -> tuple[tuple[Answered, ...], int]:
-    """The contexts of an A-ASSOCIATE-AC, and the largest PDU that the peer takes, 0: any. Raises Malformed."""
+    """The contexts of an A-ASSOCIATE-AC, and the largest PDU that the peer takes, 0: any.
+
+    Raises Malformed.
+    """
     titles(encoded)
     items = _items(encoded)
     return tuple(_answered(content) for kind, content in items if kind == _ANSWERED), _maximum_length(items)
@@ -106,7 +123,11 @@ def decode_rejection(encoded: bytes) -> tuple[int, int, int]:
 
 
 def encode_request(calling: str, called: str, contexts: Iterable[Proposed], maximum_pdu_bytes: int, scp_of: Iterable[str] = ()) -> bytes:
-    """A-ASSOCIATE-RQ. `maximum_pdu_bytes`: of a PDU that we take. `scp_of`: SOP Classes of which we are the SCP (PS3.7 D.3.3.4)."""
+    """A-ASSOCIATE-RQ.
+
+    `maximum_pdu_bytes`: of a PDU that we take. `scp_of`: SOP Classes of which we are the SCP
+    (PS3.7 D.3.3.4).
+    """
     items = (
         _item(
             _PROPOSED,
@@ -139,7 +160,7 @@ def _encode(
     ours = (
         _item(_MAXIMUM_LENGTH, _LENGTH.pack(maximum_pdu_bytes)),
         _item(_IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_CLASS_UID.encode("ascii")),
-        *(_item(_ROLE_SELECTION, _LENGTH_OF_UID.pack(len(uid)) + uid.encode("ascii") + b"\0\1") for uid in scp_of),  # SCU no, SCP yes
+        *(_item(_ROLE_SELECTION, _LENGTH_OF_UID.pack(len(uid)) + uid.encode("ascii") + _SCP) for uid in scp_of),
         _item(_IMPLEMENTATION_VERSION_NAME, IMPLEMENTATION_VERSION_NAME.encode("ascii")),
     )
     items = (_item(_APPLICATION_CONTEXT, APPLICATION_CONTEXT.encode("ascii")), *contexts, _item(_USER_INFORMATION, b"".join(ours)))
@@ -153,7 +174,7 @@ def _item(kind: int, content: bytes) -> bytes:
 
 
 def _items(encoded: bytes) -> list[tuple[int, bytes]]:
-    """The items behind the fixed fields, those of unknown type among them (PS3.8 9.3.1: they are ignored)."""
+    """The items behind the fixed fields, of unknown type, too (PS3.8 9.3.1: to be ignored)."""
     found = list(_siblings(encoded[_FIXED.size :]))
     inner = sum(_count(kind, content) for kind, content in found)
     if len(found) + inner > _MAXIMUM_ITEMS:
@@ -213,7 +234,7 @@ def _uid(value: bytes) -> str:
 
 
 def _maximum_length(items: Iterable[tuple[int, bytes]]) -> int:
-    """As far as User Information can be followed; a sub-item that is longer than it ends the search."""
+    """As far as User Information can be followed: a sub-item that is too long ends the search."""
     for kind, content in items:
         at = 0
         while kind == _USER_INFORMATION and at + _ITEM.size <= len(content):

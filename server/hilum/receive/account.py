@@ -134,7 +134,10 @@ class Account:
         return note or (OTHERS_DISCARDED if self.discarded else None)
 
     def _has_lost(self, outcome: str) -> bool:
-        """Whether an object may have been lost by a context that was not accepted: what a sender would have sent, it does not say."""
+        """Whether an object may have been lost by a context that was not accepted.
+
+        A sender does not say what it would have sent.
+        """
         is_empty = not (self.stored or self.own_documents or self.discarded)
         return bool(self.not_accepted) and (is_empty or outcome == "aborted")
 

@@ -25,7 +25,7 @@ class Arriving:
     """Takes one data set, and leaves nothing of it if it is closed without `commit`. Raises Refusal at once if the command is wrong."""
 
     def __init__(self, command: StoreCommand, taker_of: TakerOf, unread_taker_of: UnreadTakerOf = _nobody) -> None:
-        """`unread_taker_of`: who takes it whatever its header says (without a problem), or although that cannot be read."""
+        """`unread_taker_of`: what takes it without its header, at once or after a problem with it."""
         command.require_consistent()
         self._command, self._taker_of, self._unread_taker_of = command, taker_of, unread_taker_of
         is_list = command.meta.sop_class_uid == KEY_OBJECT_SELECTION

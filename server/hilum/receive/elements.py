@@ -77,7 +77,10 @@ def encoding_of(transfer_syntax_uid: str) -> Encoding:
 
 
 def is_explicit(data: memoryview) -> bool:
-    """Whether a data set begins as in explicit VR little endian. Read as implicit VR, the first value would be of 16 KiB and more."""
+    """Whether a data set begins as in explicit VR little endian.
+
+    Read as implicit VR, its first value would be of 16 KiB and more.
+    """
     return bytes(data[4:6]) in _SHORT_VRS | _LONG_VRS
 
 

@@ -78,9 +78,10 @@ def _address(number: int, host: str) -> bytes:
 
 
 def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
-    """The meta information at the beginning of a file, and where its data set begins. Raises CannotUnderstand.
+    """The meta information at the beginning of a file, and where its data set begins.
 
-    It ends where an element of another group begins: what others write into (0002,0000) is often wrong, and some leave it out.
+    It ends where an element of another group begins: what others write into (0002,0000) is often
+    wrong, and some leave it out. Raises CannotUnderstand.
     """
     if bytes(file[128:132]) != b"DICM":
         raise CannotUnderstand("Not a DICOM file")
@@ -94,7 +95,10 @@ def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
 
 
 def _group(data: memoryview) -> tuple[dict[int, bytes], int]:
-    """Values of group 0002 by element number, and its length. Some write it in implicit VR, too, against PS3.10 7.1."""
+    """Values of group 0002 by element number, and its length.
+
+    Some write it in implicit VR, against PS3.10 7.1.
+    """
     encoding = EXPLICIT_LITTLE if _VR.fullmatch(data[4:6]) else IMPLICIT_LITTLE
     values: dict[int, bytes] = {}
     at = 0
@@ -118,10 +122,11 @@ def _cut(size: int) -> CannotUnderstand:
 
 
 def decode_of_others(file: bytes | memoryview, calling_ae_title: str, called_ae_title: str, peer_address: str = "") -> tuple[FileMeta, int]:
-    """The same of a file that we have not written, and which is said to be sent so. Raises CannotUnderstand.
+    """The same of a file that we have not written, and which is said to be sent so.
 
-    `file`: as much as has come. What identifies the object and was left out is what the data set says. A data set in explicit VR that is
-    called implicit, as some converters leave it, is called what it is.
+    `file`: as much as has come. What identifies the object and was left out is what the data set
+    says. A data set in explicit VR that is called implicit, as some converters leave it, is called
+    what it is. Raises CannotUnderstand.
     """
     found, start = decode(file)
     data_set = memoryview(file)[start:]

@@ -28,7 +28,8 @@ _NAMES = {
 _MANUFACTURER, _DEVICE_SERIAL_NUMBER = 0x00080070, 0x00181000
 _OF_OBJECT = Wanted((_SOP_CLASS_UID,), last=_SOP_INSTANCE_UID)
 _READ = Wanted((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER), last=_PIXEL_DATA)
-# PS3.5 9.1. Components with a leading zero, and a second one above 39, are tolerated: they exist, and who registers roots gives them out.
+# PS3.5 9.1. Components with a leading zero, and a second one above 39, are tolerated: they exist,
+# and refusing an image for one helps nobody.
 _UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 _LONGEST_UID, _LAST_ROOT = 64, 2
 _ZEROS = frozenset("0.")  # what a device writes that has nothing to write: all its patients would share one study
@@ -38,7 +39,8 @@ _ZEROS = frozenset("0.")  # what a device writes that has nothing to write: all 
 class Header:
     """The data set up to Pixel Data; `encoded` is inflated if the data set was deflated.
 
-    What is stored is read again by the same rules, so they may not become stricter; what is on its way in meets `require_uids`, too.
+    What is stored is read again by the same rules, so they may not become stricter. What is on its
+    way in meets `require_uids`, too.
 
     `pixels_start`, `pixels_end`: the value of Pixel Data in the (inflated) data set; the end is None where the length is undefined,
     both are None without Pixel Data.
@@ -93,9 +95,9 @@ def first_uids(data_set: memoryview, transfer_syntax_uid: str) -> tuple[str, str
 
 
 def problem_of_uid(text: str) -> str | None:
-    """What is wrong with a text as a UID, and how to mend it; None: nothing. It fits into an Error Comment behind a name.
+    """What is wrong with a text as a UID, and how to mend it; None: nothing.
 
-    The one rule for every way in.
+    It fits into an Error Comment behind a name. The one rule for every way in.
     """
     if problem := _problem_of_form(text):
         return problem
@@ -104,7 +106,10 @@ def problem_of_uid(text: str) -> str | None:
 
 
 def is_like_uid(text: str) -> bool:
-    """Whether an object may have this name here: earlier versions took what begins with any number, and what is taken can be named."""
+    """Whether an object here may have this name.
+
+    Earlier versions took UIDs that begin with any number, and what was taken can be named.
+    """
     return _problem_of_form(text) is None
 
 

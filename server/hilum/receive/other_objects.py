@@ -1,7 +1,7 @@
-"""Objects that are no images (reports of others, key objects, presentation states, PDF): which they are, and that they are let go.
+"""Objects that are no images (reports of others, key objects, presentation states, PDF), let go.
 
-To refuse one makes some archives give up the whole study that it comes with. Images of other kinds are refused all the same: a sender
-that hears Success would believe that they are read.
+To refuse one makes some archives give up the whole study that it comes with. Images of other kinds
+are refused all the same: a sender that hears Success would believe that they are read.
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ TRANSFER_SYNTAXES_OF_OTHERS: Final[tuple[str, ...]] = tuple(
 
 
 def is_other(sop_class_uid: str) -> bool:
-    """Whether objects of this class are no images, or may be none: of a private class, or one newer than our table, nobody knows."""
+    """Whether objects of this class are no images, or may be none.
+
+    Of a private class, and of one that is newer than our table, nobody knows.
+    """
     if not is_like_uid(sop_class_uid) or is_image(sop_class_uid):
         return False
     if not sop_class_uid.startswith(_STANDARD) or sop_class_uid.startswith(_COMPOSITE):

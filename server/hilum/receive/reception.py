@@ -48,9 +48,9 @@ class Reception:
         return Arriving(command, self.taker, self.unread_taker)
 
     def unread_taker(self, command: StoreCommand, problem: CannotUnderstand | None) -> Taker | None:
-        """Who takes an object without its header: at once, or because it cannot be read (`problem`). None: nobody.
+        """Who takes an object without its header, at once or after a `problem` with it; None: nobody.
 
-        What may be an image or a rejection note has to be readable. A report has not: those of ours are.
+        What may be an image or a rejection note has to be readable. A report has not: ours are.
         """
         sop_class = command.meta.sop_class_uid
         is_let_go = self._policy.terms(command.meta.calling_ae_title).discards_others and is_other(sop_class) and is_known(sop_class)

@@ -27,9 +27,9 @@ _LONGEST_PAUSE_SECONDS = 600.0
 
 
 def _report_to(peer: CommitmentPeer, job: CommitmentJob, verdict: CommitmentVerdict) -> Advance:
-    """On an association of our own, in which we are the SCP. Return when the asker has answered. Raises Retry or Refused.
+    """On an association of our own, in which we are the SCP. Return when the asker has answered.
 
-    The Called AE Title of the request calls: its sender knows it.
+    The Called AE Title of the request calls: its sender knows it. Raises Retry or Refused.
     """
     request = job.request
     titles = peer.ae_title or request.calling_ae_title, request.called_ae_title
