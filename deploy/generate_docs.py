@@ -76,8 +76,12 @@ FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     ),
     "deliver": (
         ("[*]", "leased", "advance, handed on"),
+        ("[*]", "withheld", "the settings keep it from this destination"),
+        ("delivered", "due", "a person has it sent again"),
+        ("due", "delivered", "it was to be sent again, and a newer result came first"),
         ("due", "cancelled", "newer result, erased, or its destination is forgotten"),
         ("dead", "cancelled", "newer result, erased, or its destination is forgotten"),
+        ("withheld", "cancelled", "newer result, erased, or its destination is forgotten"),
         ("leased", "cancelled", "the receiver takes another SOP Class; or lapsed, and its destination is forgotten"),
     ),
     "commit": (("reported", "due", "the same request once more"), ("dead", "[*]", "forgotten")),
@@ -129,7 +133,7 @@ def reasons_table() -> Iterator[str]:
     """The closed list."""
     yield "\n| reason | meaning |\n|---|---|"
     yield from (_row(f"`{reason.value}`", reason.meaning) for reason in domain.Reason)
-    for words in (domain.Outcome, domain.Decision, domain.RemovalReason, domain.ConflictState, domain.Channel):
+    for words in (domain.Outcome, domain.Decision, domain.RemovalReason, domain.ConflictState, domain.Channel, domain.ReportState):
         yield f"\n**{words.__name__}** ({_first_line(words)}): {', '.join(f'`{word.value}`' for word in words)}."
 
 
@@ -307,7 +311,7 @@ def _metavar(argument: TyperArgument) -> str:
 def _transitions(stage: str, states: type[StrEnum]) -> Iterator[str]:
     """What `store/claiming.py` does with the rows of this stage, then what its handlers decide."""
     queue = QUEUES[stage]
-    followed = {target for _, target, _ in FOLLOWING[stage]} - {"not_analysed"}  # that one its stage decides, too
+    followed = {target for _, target, _ in FOLLOWING[stage]} - {"not_analysed", "delivered"}  # those their stage decides, too
     yield "[*] --> due: record" if stage in ("assemble", "analyse", "compare", "commit") else "[*] --> due: advance"
     yield "due --> leased: claim"
     yield "leased --> due: retry"

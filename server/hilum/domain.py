@@ -216,9 +216,9 @@ class RolloutMode(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """One document, one destination. CANCELLED: superseded, withheld, sent in another SOP Class, or given up with its destination.
+    """One document, one destination. CANCELLED: superseded, sent in another SOP Class, or given up with its destination.
 
-    DEAD: needs a person.
+    DEAD: needs a person. WITHHELD: the settings keep it from this destination; `requeue` releases it when they do not any more.
     """
 
     DUE = "due"
@@ -226,6 +226,21 @@ class DeliveryState(StrEnum):
     DELIVERED = "delivered"
     CANCELLED = "cancelled"
     DEAD = "dead"
+    WITHHELD = "withheld"
+
+
+class ReportState(StrEnum):
+    """Where the reports of a study are, of all its current results together. OPEN: on their way, or to be made.
+
+    FAILED: something needs a person. WITHHELD: the settings keep a report from a destination. DELIVERED: each destination
+    has what it takes. NOT_DELIVERED: no destination takes any, so they are in REST only; or the study was erased.
+    """
+
+    OPEN = "open"
+    FAILED = "failed"
+    WITHHELD = "withheld"
+    DELIVERED = "delivered"
+    NOT_DELIVERED = "not_delivered"
 
 
 class CommitmentState(StrEnum):
@@ -697,7 +712,7 @@ class DeliveryJob:
     """A claimed delivery, the document to send and what the metrics and the guard of promise 8 need to know.
 
     `identifiers` are the result's: the UIDs under which a document of another SOP Class would go. `is_current`: the result was not
-    superseded while another try had the delivery.
+    superseded while another try had the delivery. `delivered_at`: the destination has it since then, and it is sent again.
     """
 
     lease: Lease
@@ -712,6 +727,7 @@ class DeliveryJob:
     calling_ae_title: str = ""
     peer_address: str = ""
     is_current: bool = True
+    delivered_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from hilum.api.pages.findings import finding_rows, result_line
 from hilum.api.pages.timeline import timeline
 from hilum.api.pages.words import age, chip, duration, local, meaning, moment, reading_words, study_chip
 from hilum.domain import DeliveryState, ReadingState, Reason, ResultState, StudyState
+from hilum.store.report_states import report_state
 from hilum_preprocessing import Flag
 
 NOW = 1_795_163_400.0  # 2026-11-20T08:30:00Z
@@ -80,7 +81,8 @@ def test_unknown_words_stand_for_themselves() -> None:
 
 def study(**changes: Any) -> dict[str, Any]:
     usual = {"state": "closed", "open_readings": 0, "quiet_until": NOW - 1, "failed_readings": 0, "results": [], "deliveries": {}}
-    return {**usual, **changes}
+    found = {**usual, **changes}
+    return {**found, "report_state": report_state(found["state"], [item["state"] for item in found["results"]], found["deliveries"])}
 
 
 @pytest.mark.parametrize(
@@ -98,6 +100,11 @@ def study(**changes: Any) -> dict[str, Any]:
         ({"results": [{"state": "reported"}], "deliveries": {"due": 1}}, "sending", "busy"),
         ({"deliveries": {"due": 1, "dead": 1}}, "needs a person", "bad"),
         ({"failed_readings": 1, "deliveries": {"delivered": 1}}, "needs a person", "bad"),
+        ({"deliveries": {"withheld": 1}}, "report withheld", "warn"),
+        ({"deliveries": {"delivered": 1, "withheld": 1}}, "report withheld", "warn"),
+        ({"deliveries": {"delivered": 1, "cancelled": 1}}, "done", "good"),
+        ({"deliveries": {"cancelled": 1}}, "not sent", "warn"),
+        ({"results": [{"state": "reported"}]}, "not sent", "warn"),
     ],
 )
 def test_where_a_study_stands(changes: dict[str, Any], words: str, tone: str) -> None:

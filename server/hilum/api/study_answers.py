@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainSerializer
 
 from hilum.api.fields import Answer, Moment
-from hilum.domain import Decision, DeliveryState, Outcome, ReadingState, RemovalReason, ResultState, StudyState
+from hilum.domain import Decision, DeliveryState, Outcome, ReadingState, RemovalReason, ReportState, ResultState, StudyState
 from hilum.moments import is_moment, iso
 
 LaneName = Literal["urgent", "live", "reanalysis"]
@@ -49,6 +49,7 @@ class StudySummary(Answer):
     open_readings: int = Field(description="Readings not yet ended.")
     images: int
     results: list[ResultSummary] = Field(description="Current results, one a release.")
+    report_state: ReportState = Field(description="Where its reports are; only `delivered` says that they arrived.")
     deliveries: dict[DeliveryState, int] = Field(description="Deliveries of the current results, counted by state.")
 
 
@@ -145,8 +146,10 @@ class DeliveryAnswer(Answer):
     reason: str | None
     detail: str | None = Field(description="What the last try that failed met; of one not tried yet, what another one met there.")
     attempts: int
-    at: Moment | None = Field(description="When it ended: accepted, cancelled or given up.")
+    at: Moment | None = Field(description="When it ended: accepted, cancelled, withheld or given up.")
     next_try_at: Moment | None
+    delivered_at: Moment | None = Field(description="When it was first accepted; it stays when the document is sent again.")
+    requeued_at: Moment | None = Field(description="When a person last made it due again: requeued, released or sent again.")
 
 
 class DocumentAnswer(Answer):
@@ -228,6 +231,7 @@ class StudyAnswer(Answer):
     closed_at: Moment | None
     attempts: int
     open_readings: int
+    report_state: ReportState = Field(description="Where its reports are; only `delivered` says that they arrived.")
     images: list[ImageAnswer]
     results: list[ResultAnswer] = Field(description="Newest first, superseded ones too.")
     shadow_results: list[ResultAnswer] = Field(description="What releases that read along would say; never current, never sent.")

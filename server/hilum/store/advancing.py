@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, insert, null, select, update
 
 from hilum.domain import Advance, DeliveryJob, DeliveryState, Document, Job, Lease, NewDocument, Result, ResultState
 from hilum.store import codec, comparing
@@ -62,6 +62,8 @@ _KNOWN_DOCUMENTS = select(document.c.kind, document.c.id).where(document.c.resul
 _NEW_RESULT, _NEW_DOCUMENT, _NEW_DELIVERY = (Prepared(insert(table).returning(table.c.id)) for table in (result, document, delivery))
 _NOTHING: Mapping[str, int] = {}
 _SUPERSEDED = "superseded"
+UNSENT = (DeliveryState.DEAD, DeliveryState.WITHHELD)
+"""What has ended unsent, and may be requeued."""
 NEVER_SENT = ("class_ladder", "sop_class_refused")
 """Reasons of a delivery that was tried, where the receiver refused the SOP Class before a byte of the document was sent."""
 _KNOWN_DELIVERY = select(delivery.c.id).where(delivery.c.document_id == bindparam("of"), delivery.c.destination == bindparam("to"))
@@ -166,23 +168,34 @@ def _supersede(connection: Connection, result_id: int, now: float) -> None:
     connection.execute(update(result).where(result.c.id == result_id, is_unreported).values(state=ResultState.SUPERSEDED, **ended))
     documents = select(document.c.id).where(document.c.result_id == result_id)
     # Leased deliveries are left alone: they may be on the wire, and then they are sent.
-    is_unsent = delivery.c.state.in_((DeliveryState.DUE, DeliveryState.DEAD))
+    is_unsent = delivery.c.state.in_((DeliveryState.DUE, *UNSENT))
     cancel(connection, and_(delivery.c.document_id.in_(documents), is_unsent), _SUPERSEDED, now)
 
 
 def cancel_superseded(connection: Connection, chosen: ColumnElement[bool], now: float) -> None:
-    """Of dead deliveries that a person wants to be tried again those of superseded results, which never will be. Their tries stay known."""
+    """Of ended deliveries that a person wants to be tried again those of superseded results, which never will be.
+
+    Their tries stay known.
+    """
     old = select(document.c.id).join(result, result.c.id == document.c.result_id).where(result.c.is_current.is_(False))
     is_old = old.where(document.c.id == delivery.c.document_id).exists()
-    cancel(connection, and_(chosen, delivery.c.state == DeliveryState.DEAD, is_old), _SUPERSEDED, now)
+    cancel(connection, and_(chosen, delivery.c.state.in_(UNSENT), is_old), _SUPERSEDED, now)
 
 
 def cancel(connection: Connection, chosen: ColumnElement[bool], reason: str, now: float) -> int:
-    """End these deliveries unsent; how many. Their tries stay known: where one was, the receiver may have the document."""
+    """End these deliveries unsent; how many. Their tries stay known: where one was, the receiver may have the document.
+
+    One that was to be sent again is what it was before: delivered.
+    """
     # The reason of before goes: without a try, what was never sent stays known as that.
     tried = case((delivery.c.reason.in_(NEVER_SENT), 0), else_=delivery.c.attempts)
-    ended = {"lease_token": None, "leased_until": None, "finished_at": now}
-    cancelled = {"state": DeliveryState.CANCELLED, "reason": reason, "attempts": tried, **ended}
+    has_it = delivery.c.delivered_at.is_not(None)
+    ended = {"lease_token": None, "leased_until": None, "finished_at": func.coalesce(delivery.c.delivered_at, now)}
+    said = {
+        "state": case((has_it, DeliveryState.DELIVERED), else_=DeliveryState.CANCELLED),
+        "reason": case((has_it, null()), else_=reason),
+    }
+    cancelled = {**said, "attempts": tried, **ended}
     return connection.execute(update(delivery).where(chosen).values(cancelled)).rowcount
 
 
@@ -191,12 +204,22 @@ def without_superseded(connection: Connection, jobs: Sequence[Job], now: float) 
 
     Whatever ended that try, what was not sent of such a result never will be: its successor may be there already (promise 5).
     """
-    stale = [job.lease for job in jobs if isinstance(job, DeliveryJob) and not job.is_current]
-    ended = {"state": DeliveryState.CANCELLED, "reason": _SUPERSEDED, "lease_token": None, "leased_until": None, "finished_at": now}
-    for lease in stale:
-        held = {"row": lease.row_id, "token": lease.token}
-        _HELD[delivery.name].write(connection, {**ended, "attempts": lease.attempts - 1, **held})
-    return [job for job in jobs if job.lease not in stale]
+    stale = [job for job in jobs if isinstance(job, DeliveryJob) and not job.is_current]
+    for job in stale:
+        ended = _as_delivered(job.delivered_at) if job.delivered_at else _as_superseded(now)
+        held = {"row": job.lease.row_id, "token": job.lease.token, "lease_token": None, "leased_until": None}
+        _HELD[delivery.name].write(connection, {**ended, "attempts": job.lease.attempts - 1, **held})
+    tokens = {job.lease.token for job in stale}
+    return [job for job in jobs if job.lease.token not in tokens]
+
+
+def _as_superseded(now: float) -> Columns:
+    return {"state": DeliveryState.CANCELLED, "reason": _SUPERSEDED, "finished_at": now}
+
+
+def _as_delivered(at: float) -> Columns:
+    """It was to be sent again, and its destination has had it all along."""
+    return {"state": DeliveryState.DELIVERED, "reason": None, "detail": None, "finished_at": at}
 
 
 _Documented = tuple[int, Sequence[NewDocument], Job | None]
@@ -242,11 +265,12 @@ def _insert_documents(
 
 def _beginnings(new: NewDocument, following: HandingOn, *, is_current: bool) -> dict[str, Columns]:
     """For each destination, how its delivery begins. What is withheld has ended at once."""
-    superseded = {} if is_current else dict.fromkeys(new.destinations, _SUPERSEDED)
-    ended = {"state": DeliveryState.CANCELLED, "finished_at": following.now}
+    if not is_current:
+        return dict.fromkeys([*new.destinations, *new.withheld], _as_superseded(following.now))
+    withheld = {"state": DeliveryState.WITHHELD, "finished_at": following.now}
     return {
-        **({name: following.begin_delivery(name) for name in new.destinations} if is_current else {}),
-        **{name: {**ended, "reason": reason} for name, reason in {**superseded, **new.withheld}.items()},
+        **{name: following.begin_delivery(name) for name in new.destinations},
+        **{name: {**withheld, "reason": reason} for name, reason in new.withheld.items()},
     }
 
 

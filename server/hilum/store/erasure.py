@@ -42,8 +42,9 @@ _NAMING_KINDS = (*SR_KINDS, "json")
 _NO_LEASE = {"lease_token": None, "leased_until": None, "detail": None}
 # As a later report's predecessors are chosen (`jobs`): refused by its SOP Class, a document was not sent.
 _WAS_TRIED = and_(delivery.c.attempts > 0, func.coalesce(delivery.c.reason, "").not_in(NEVER_SENT))
-_MAY_BE_HELD = or_(delivery.c.state.in_((DeliveryState.DELIVERED, DeliveryState.LEASED)), _WAS_TRIED)
-_OPEN_DELIVERIES = (DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD)
+_HAS_IT = or_(delivery.c.state == DeliveryState.DELIVERED, delivery.c.delivered_at.is_not(None))
+_MAY_BE_HELD = or_(_HAS_IT, delivery.c.state == DeliveryState.LEASED, _WAS_TRIED)
+_OPEN_DELIVERIES = (DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD, DeliveryState.WITHHELD)
 
 
 @dataclass(slots=True)
@@ -172,7 +173,7 @@ def _look(connection: Connection, study_uid: str) -> Erased:
 
 
 def _found(connection: Connection, document_ids: Sequence[int]) -> Erased:
-    theirs = select(delivery.c.destination, delivery.c.state == DeliveryState.DELIVERED)
+    theirs = select(delivery.c.destination, _HAS_IT)
     rows = connection.execute(theirs.where(delivery.c.document_id.in_(document_ids), _MAY_BE_HELD)).all()
     delivered, tried = (Counter(name for name, is_delivered in rows if is_delivered is wanted) for wanted in (True, False))
     return Erased(documents=len(document_ids), delivered=delivered, tried=tried)

@@ -23,13 +23,13 @@ class Forgotten:
 
 
 def forget(connection: Connection, name: str, now: float) -> Forgotten:
-    """End its deliveries that are due or dead, or whose lease nobody holds any more.
+    """End its deliveries that are due, dead or withheld, or whose lease nobody holds any more.
 
     Tries stay known, also of who died with one: the receiver may have the document, and a successor may have to name it. The lane goes,
     too, so that nothing lists it; but not while a dispatcher owns it. Idempotent.
     """
     has_lapsed = and_(delivery.c.state == DeliveryState.LEASED, delivery.c.leased_until < now)
-    is_open = or_(delivery.c.state.in_((DeliveryState.DUE, DeliveryState.DEAD)), has_lapsed)
+    is_open = or_(delivery.c.state.in_((DeliveryState.DUE, DeliveryState.DEAD, DeliveryState.WITHHELD)), has_lapsed)
     cancelled = advancing.cancel(connection, and_(delivery.c.destination == name, is_open), _REASON, now)
     held = and_(delivery.c.destination == name, delivery.c.state == DeliveryState.LEASED)
     in_work = connection.execute(select(func.count()).select_from(delivery).where(held)).scalar_one()

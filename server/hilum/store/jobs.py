@@ -126,6 +126,7 @@ def _delivery_job(connection: Connection, row: Row, lease: Lease) -> DeliveryJob
         calling_ae_title=found.calling_ae_title,
         peer_address=found.peer_address,
         is_current=found.is_current,
+        delivered_at=row.delivered_at,
     )
 
 
@@ -188,9 +189,12 @@ def _ancestors(connection: Connection, result_id: int | None) -> Iterator[int]:
 
 def _may_be_held(connection: Connection, document_id: int, name: str | None = None) -> bool:
     """Delivered, perhaps delivered (tried), or never meant for a destination and so only shown by REST. `name`: there alone."""
-    columns = (delivery.c.state, delivery.c.attempts, delivery.c.reason)
+    columns = (delivery.c.state, delivery.c.attempts, delivery.c.reason, delivery.c.delivered_at)
     query = select(*columns).where(delivery.c.document_id == document_id)
     rows = connection.execute(query if name is None else query.where(delivery.c.destination == name)).all()
     return not rows or any(
-        row.state in (DeliveryState.DELIVERED, DeliveryState.LEASED) or (row.attempts > 0 and row.reason not in NEVER_SENT) for row in rows
+        row.state in (DeliveryState.DELIVERED, DeliveryState.LEASED)
+        or row.delivered_at is not None
+        or (row.attempts > 0 and row.reason not in NEVER_SENT)
+        for row in rows
     )

@@ -36,7 +36,7 @@ QUEUES: dict[str, Queue] = {
     "assemble": Queue(study, StudyState.FAILED, (StudyState.FAILED,), study.c.open_readings == literal_column("0")),
     "compare": Queue(comparison, ComparisonState.FAILED, (ComparisonState.FAILED,)),
     "report": Queue(result, ResultState.FAILED, (ResultState.FAILED,)),
-    "deliver": Queue(delivery, DeliveryState.DEAD, (DeliveryState.DEAD,)),
+    "deliver": Queue(delivery, DeliveryState.DEAD, (DeliveryState.DEAD, DeliveryState.WITHHELD)),
     "commit": Queue(commitment, CommitmentState.DEAD, (CommitmentState.DEAD,)),
 }
 

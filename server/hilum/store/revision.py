@@ -8,7 +8,7 @@ from sqlalchemy.exc import OperationalError
 from hilum.errors import ConfigurationError
 from hilum.store.database import open_engine
 
-REVISION = "0011"  # what this version works with: the last of hilum/store/migrations
+REVISION = "0012"  # what this version works with: the last of hilum/store/migrations
 ADVICE_IF_NEWER = "Start that version again, or restore the backup that was made before the upgrade (docs/operations.md)."
 
 

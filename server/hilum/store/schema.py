@@ -292,8 +292,19 @@ delivery = Table(
     Column("document_id", Integer, ForeignKey("document.id"), nullable=False),
     Column("destination", String(64), nullable=False),
     *_lease_columns(),
+    # When it was first accepted, of one that was made due again since; null: see `finished_at`.
+    Column("delivered_at", Float),
+    # When a person last made it due again: requeued, released or sent again.
+    Column("requeued_at", Float),
     UniqueConstraint("document_id", "destination"),
     *_lease_indexes("delivery", "destination"),
+    Index(
+        "ix_delivery_withheld",
+        "destination",
+        "reason",
+        sqlite_where=text("state = 'withheld'"),
+        postgresql_where=text("state = 'withheld'"),
+    ),
     _change_column(),
     _change_index("delivery"),
 )

@@ -8,7 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, func, literal, select
 
-from hilum.domain import DeliveryState, ResultState, StudyState, WorkState
+from hilum.domain import DeliveryState, ReportState, ResultState, StudyState, WorkState
+from hilum.store.report_states import report_state
 from hilum.store.schema import MAXIMUM_ROW_ID, comparison, delivery, document, instance, reading, result, study
 from hilum.store.study_views import Item, study_item
 
@@ -48,7 +49,7 @@ _DOCUMENT = (
     "predecessor_uid",
     "created_at",
 )
-_DELIVERY = ("id", "destination", "state", "reason", "detail", "attempts")
+_DELIVERY = ("id", "destination", "state", "reason", "detail", "attempts", "requeued_at")
 _DUE = literal(WorkState.DUE, literal_execute=True)  # the partial index is of this word
 
 
@@ -77,7 +78,13 @@ def detail(connection: Connection, study_instance_uid: str) -> Item | None:
     along = [item for item in every if item["release"] in shadows and item["state"] == ResultState.SHADOW]
     closed = {"detail": row.detail, "attempts": row.attempts, "closed_at": row.finished_at if row.state == StudyState.CLOSED else None}
     said = {"images": images, "results": results, "shadow_results": along}
-    return {**study_item(row), **closed, **said, "timing": _timing(row, images, results)}
+    return {**study_item(row), **closed, **said, "report_state": _report_state(row.state, results), "timing": _timing(row, images, results)}
+
+
+def _report_state(state: str, results: Iterable[Item]) -> ReportState:
+    current = [item for item in results if item["is_current"]]
+    ways = [way["state"] for item in current for paper in item["documents"] for way in paper["deliveries"]]
+    return report_state(state, [item["state"] for item in current], ways)
 
 
 def documents(connection: Connection, study_instance_uid: str) -> list[Item]:
@@ -132,12 +139,13 @@ def _result_item(row: Row[Any]) -> Item:
 
 
 def _deliveries(connection: Connection, uid: str) -> dict[int, list[Item]]:
-    """Deliveries by document. `at`: when it ended; `next_try_at`: when it is due."""
+    """Deliveries by document. `at`: when it ended; `next_try_at`: when it is due; `delivered_at`: when it was first accepted."""
     found: dict[int, list[Item]] = defaultdict(list)
     for row in connection.execute(_delivery_query(uid)).all():
         is_due = row.state == WorkState.DUE
         detail = row.detail or (_met_by_another(connection, row.destination) if is_due else None)
-        times = {"at": row.finished_at, "next_try_at": row.due_at if is_due else None}
+        first = row.delivered_at or (row.finished_at if row.state == DeliveryState.DELIVERED else None)
+        times = {"at": row.finished_at, "next_try_at": row.due_at if is_due else None, "delivered_at": first}
         found[row.document_id].append({**_pick(row, _DELIVERY), "detail": detail, **times})
     return found
 
@@ -165,7 +173,7 @@ def _timing(row: Row[Any], images: list[Item], results: list[Item]) -> Item:
     """When each boundary was passed for the current results; None where it was not (yet)."""
     current = [item for item in results if item["is_current"]]
     written = [paper for item in current for paper in item["documents"]]
-    sent = [way["at"] for paper in written for way in paper["deliveries"] if way["state"] == DeliveryState.DELIVERED]
+    sent = [way["delivered_at"] for paper in written for way in paper["deliveries"] if way["delivered_at"]]
     accepted = min(sent, default=None)
     is_after = accepted is not None and accepted >= row.last_received_at
     return {

@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, SelectBase, func, select, tuple_, union
 
-from hilum.domain import Lane, StudyState
+from hilum.domain import DeliveryState, Lane, StudyState
 from hilum.store import cursor as cursors
 from hilum.store.queues import in_state, is_stuck
+from hilum.store.report_states import report_state
 from hilum.store.schema import delivery, document, instance, reading, result, study
 
 Item = dict[str, Any]
@@ -22,7 +23,7 @@ class StudyFilter:
     """Which studies, and in which order. All conditions hold together; `release` and `outcome` speak of one current result.
 
     `oldest` first suits a client that follows the list: a study that gets another image moves towards the end and is met again.
-    `needs_person`: something of it ended as failed or dead and can be requeued.
+    `needs_person`: something of it ended as failed or dead and can be requeued. `is_withheld`: a report of it is withheld.
     """
 
     state: StudyState | None = None
@@ -33,6 +34,7 @@ class StudyFilter:
     received_until: float | None = None
     order: Literal["newest", "oldest"] = "newest"
     needs_person: bool = False
+    is_withheld: bool = False
 
 
 def page(connection: Connection, chosen: StudyFilter, limit: int, cursor: str | None) -> tuple[list[Item], str | None]:
@@ -84,6 +86,8 @@ def _few(chosen: StudyFilter) -> Iterable[SelectBase]:
         yield select(of_state.c.id).where(in_state(of_state, chosen.state))
     if chosen.needs_person:
         yield _need_person()
+    if chosen.is_withheld:
+        yield _are_withheld()
 
 
 def _need_person() -> SelectBase:
@@ -95,6 +99,13 @@ def _need_person() -> SelectBase:
         select(result.c.study_instance_uid).select_from(sent).where(is_stuck(delivery)),
     )
     return union(select(own.c.id).where(is_stuck(own)), select(own.c.id).where(own.c.study_instance_uid.in_(uids)))
+
+
+def _are_withheld() -> SelectBase:
+    own = study.alias("own")
+    sent = result.join(document, document.c.result_id == result.c.id).join(delivery, delivery.c.document_id == document.c.id)
+    uids = select(result.c.study_instance_uid).select_from(sent).where(in_state(delivery, DeliveryState.WITHHELD))
+    return select(own.c.id).where(own.c.study_instance_uid.in_(uids))
 
 
 def _has_result(release: str | None, outcome: str | None) -> ColumnElement[bool]:
@@ -137,6 +148,7 @@ def _add_summaries(connection: Connection, items: list[Item]) -> None:
         item["images"] = sum(row["images"] for row in images[uid])
         item["results"] = results[uid]
         item["deliveries"] = {row["state"]: row["deliveries"] for row in deliveries[uid]}
+        item["report_state"] = report_state(item["state"], [row["state"] for row in results[uid]], item["deliveries"])
 
 
 def _by_study(connection: Connection, query: Select[Any]) -> Mapping[str, list[Item]]:

@@ -43,11 +43,12 @@ from hilum.wiring.committing import CommitHandler
 from hilum.wiring.comparing import CompareHandler
 from hilum.wiring.heartbeat import Heartbeat, begin_life
 from hilum.wiring.heat_maps import HeatMaps
-from hilum.wiring.lanes import knows_sender, lanes_of
+from hilum.wiring.lanes import lanes_of
 from hilum.wiring.releases import Catalogue
 from hilum.wiring.report_builder import ReportBuilder
 from hilum.wiring.report_pool import ReportPool
 from hilum.wiring.serving import readiness_of, run_async, serve
+from hilum.withholding import Cause, Subject, cause_of
 
 _LANE_SECONDS = 10.0  # until a lane that is closed is given up
 _EPOCH_SECONDS = 1.0
@@ -172,6 +173,7 @@ class ReportHandler:
         left_out = report.heat_map_left_out
         values = {} if left_out is None else {"detail": f"heat map left out: {left_out}"}
         documents = [self._address(document, job, takes_away=report.takes_heat_map_away) for document in report.documents]
+        _say_reported(job, documents)
         return Advance(ResultState.REPORTED, values, documents=documents)
 
     async def _build(self, job: ReportJob, release: Release, kinds: tuple[str, ...]) -> Report:
@@ -182,20 +184,18 @@ class ReportHandler:
         return await self._builder.with_heat_map(job, release, kinds, sources)
 
     def _address(self, document: Document, job: ReportJob, *, takes_away: bool = False) -> NewDocument:
-        """Where a document goes. Untrained weights go only where somebody asked for them (promise 8).
+        """Where a document goes. Untrained weights go only where somebody asked for them (promise 8), and what stays away is said.
 
         `takes_away`: a heat map is a sheet that takes an earlier one away. Who never had one would learn nothing from it.
         """
         takers = {name: item for name, item in self._settings.destinations.items() if self._wants(document.kind, name, job)}
         if takes_away and document.kind == "heatmap":
             takers = {name: item for name, item in takers.items() if name in job.pictured}
-        allowed = tuple(name for name, item in takers.items() if job.result.is_trained or item.accept_untrained)
-        withheld = {name: "untrained_weights" for name in takers if name not in allowed}
-        withheld |= {name: "sender_unknown" for name in allowed if not self._knows_way(takers[name], job)}
-        return NewDocument(document, tuple(name for name in allowed if name not in withheld), withheld)
-
-    def _knows_way(self, destination: Destination, job: ReportJob) -> bool:
-        return destination.kind != "sender" or knows_sender(destination, job.study.peer_address, job.study.calling_ae_title)
+        subject = Subject(job.result.is_trained, job.study.calling_ae_title, job.study.peer_address)
+        causes = {name: cause for name, item in takers.items() if (cause := cause_of(item, subject))}
+        _warn_of_withheld(document, job, causes)
+        withheld = {name: cause.reason for name, cause in causes.items()}
+        return NewDocument(document, tuple(name for name in takers if name not in withheld), withheld)
 
     def _wants(self, kind: str, name: str, job: ReportJob) -> bool:
         """Whether a destination takes this: its sender or its route say so, or an earlier report lies there.
@@ -210,6 +210,29 @@ class ReportHandler:
         destination = self._settings.destinations[name]
         is_silent = kind == "sr" and not _has_findings(job) and not destination.report_not_analysed and name not in job.held
         return kind in destination.documents and not is_silent
+
+
+def _say_reported(job: ReportJob, documents: Iterable[NewDocument]) -> None:
+    """One line for each report of a study. How many findings are present stays out: it would say something of a patient."""
+    result = job.result
+    said = {name: getattr(result, name) for name in ("study_instance_uid", "release", "revision", "outcome", "reason")}
+    used = sum(image.is_used for image in result.source_images)
+    counts = {"images": len(result.source_images), "images_used": used, "findings": len(result.findings)}
+    goes_to = sorted({name for new in documents for name in new.destinations})
+    log.info("study_reported", **said, **counts, destinations=", ".join(goes_to) or "none")
+
+
+def _warn_of_withheld(document: Document, job: ReportJob, causes: Mapping[str, Cause]) -> None:
+    for name, cause in causes.items():
+        log.warning(
+            "document_withheld",
+            study_instance_uid=job.result.study_instance_uid,
+            release=job.result.release,
+            document=document.kind,
+            destination=name,
+            reason=cause.reason,
+            advice=f"{cause.advice.format(name=name)}; then restart and `hilum requeue deliver --destination {name}`",
+        )
 
 
 def _has_findings(job: ReportJob) -> bool:

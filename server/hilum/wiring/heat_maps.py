@@ -12,6 +12,7 @@ from hilum.report import HeatMapSources, Picture, Report, ReportContext, SrTempl
 from hilum.settings import Destination, Settings
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
+from hilum.withholding import Subject, cause_of
 
 _DEADLINE_SECONDS = 60  # drawing takes less than one; the lease of a report is longer
 _PROCESS_DIED = "Drawing it ended the process that tried."
@@ -40,7 +41,8 @@ class HeatMaps:
         can_be_drawn = release.has_cam and job.result.outcome is not Outcome.NOT_ANALYSED
         if self._settings.report.intended_use == "triage" or not (can_be_drawn or "heatmap" in job.predecessors):
             return False
-        return any(job.result.is_trained or destination.accept_untrained for destination in takers)
+        subject = Subject(job.result.is_trained, job.study.calling_ae_title, job.study.peer_address)
+        return any(cause_of(destination, subject) is None for destination in takers)
 
     async def sources(self, job: ReportJob) -> HeatMapSources:
         """The files and maps of the result's images. After a process has died over this report, none: the report must go out."""

@@ -10,6 +10,7 @@ from hilum.domain import DeliveryJob
 from hilum.errors import Refused
 from hilum.settings import Destination, Pipeline
 from hilum.wiring.knocking import KnockingLane
+from hilum.withholding import knows_sender
 
 _MAXIMUM_OPEN = 8  # senders whose lanes are kept; an association that is released is soon opened again
 
@@ -83,8 +84,3 @@ class SenderLanes:
             for lane in self._open.values():
                 stack.callback(lane.close)
         self._open.clear()
-
-
-def knows_sender(destination: Destination, host: str, ae_title: str) -> bool:
-    """Whether a document can be returned to this sender."""
-    return bool(host) and ae_title in destination.ports

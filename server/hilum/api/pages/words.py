@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from hilum.api.pages.painter import FAILED
 from hilum.api.pages.painting import GONE
-from hilum.domain import DeliveryState, Outcome, ReadingState, Reason, ResultState, StudyState, flags_of
+from hilum.domain import DeliveryState, Outcome, ReadingState, Reason, ReportState, ResultState, StudyState, flags_of
 from hilum.moments import iso
 from hilum_preprocessing.errors import flag_meaning
 
@@ -103,8 +103,16 @@ _TONES: Final[Mapping[str, Tone]] = {
     Outcome.PARTIAL: "warn",
     ReadingState.FAILED: "bad",
     DeliveryState.DEAD: "bad",
+    DeliveryState.WITHHELD: "warn",
     "due": "busy",
     "leased": "busy",
+}
+_REPORTED: Final[Mapping[str, Chip]] = {
+    ReportState.OPEN: Chip("sending", "busy"),
+    ReportState.FAILED: Chip("needs a person", "bad"),
+    ReportState.WITHHELD: Chip("report withheld", "warn"),
+    ReportState.DELIVERED: Chip("done", "good"),
+    ReportState.NOT_DELIVERED: Chip("not sent", "warn"),
 }
 _DOCUMENTS: Final = {"sr": "Structured Report", "json": "JSON", "heatmap": "Heat map"}
 _NAMES: Final = {"due": "waiting", "leased": "in work", "dead": "not delivered"}
@@ -133,7 +141,7 @@ def study_chip(study: Item, now: float) -> Chip:
         return Chip("writing reports", "busy")
     if any(study["deliveries"].get(state) for state in _OPEN):
         return Chip("sending", "busy")
-    return Chip("done", "good")
+    return _REPORTED[study["report_state"]]
 
 
 def _open_chip(study: Item, now: float) -> Chip:

@@ -1,0 +1,36 @@
+"""Withheld deliveries have a state of their own, and a delivery says when a person last made it due again.
+
+Revision: 0012, after 0011. What was withheld until now was cancelled for one of two reasons.
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0012"
+down_revision = "0011"
+branch_labels = None
+depends_on = None
+
+_IS_WITHHELD = "reason IN ('untrained_weights', 'sender_unknown')"
+# Of a superseded result nothing is sent any more, so nothing of it is withheld either.
+_OF_CURRENT = (
+    "document_id IN (SELECT document.id FROM document JOIN result ON result.id = document.result_id WHERE result.is_current = true)"
+)
+
+
+def upgrade() -> None:
+    """To this revision."""
+    for column in ("delivered_at", "requeued_at"):
+        op.add_column("delivery", sa.Column(column, sa.Float(), nullable=True))
+    withheld = sa.text("state = 'withheld'")
+    op.create_index("ix_delivery_withheld", "delivery", ["destination", "reason"], sqlite_where=withheld, postgresql_where=withheld)
+    op.execute(f"UPDATE delivery SET state = 'withheld' WHERE state = 'cancelled' AND {_IS_WITHHELD} AND {_OF_CURRENT}")  # noqa: S608 - constants
+
+
+def downgrade() -> None:
+    """Back to the revision before."""
+    op.execute("UPDATE delivery SET state = 'cancelled' WHERE state = 'withheld'")
+    op.drop_index("ix_delivery_withheld", "delivery")
+    with op.batch_alter_table("delivery", schema=None) as batch_op:
+        for column in ("delivered_at", "requeued_at"):
+            batch_op.drop_column(column)

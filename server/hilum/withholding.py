@@ -1,0 +1,155 @@
+"""Why the settings keep a report from a destination: one table for those who send, requeue, check and show.
+
+A destination that would not get the reports of a release is named before the first study comes: see `refusals`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hilum.domain import Release
+from hilum.settings import Destination, Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What decides about a report: whether its release is trained, and where its study came from."""
+
+    is_trained: bool
+    calling_ae_title: str
+    peer_address: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One reason of a withheld delivery. `why` and `advice` name the destination as `{name}`."""
+
+    reason: str
+    holds: Callable[[Destination, Subject], bool]
+    why: str
+    advice: str
+
+
+def knows_sender(destination: Destination, host: str, ae_title: str) -> bool:
+    """Whether a document can be returned to this sender."""
+    return bool(host) and ae_title in destination.ports
+
+
+CAUSES: Final = (
+    Cause(
+        "untrained_weights",
+        lambda destination, subject: not (subject.is_trained or destination.accept_untrained),
+        "results of untrained weights mean nothing, and {name} does not say accept_untrained",
+        "if {name} is a test PACS, set destinations.{name}.accept_untrained = true; else have a trained release read",
+    ),
+    Cause(
+        "sender_unknown",
+        lambda destination, subject: (
+            destination.kind == "sender" and not knows_sender(destination, subject.peer_address, subject.calling_ae_title)
+        ),
+        "reports go back to the sender, and destinations.{name}.ports names no port for it",
+        "name its AE Title and port in destinations.{name}.ports",
+    ),
+)
+BY_REASON: Final[Mapping[str, Cause]] = {cause.reason: cause for cause in CAUSES}
+
+
+def cause_of(destination: Destination, subject: Subject) -> Cause | None:
+    """Why a report is withheld from a destination that would take it; None: it is not. The first cause of the table wins."""
+    return next((cause for cause in CAUSES if cause.holds(destination, subject)), None)
+
+
+def advice_of(reason: str, name: str) -> str:
+    """What to do about a withheld delivery."""
+    return BY_REASON[reason].advice.format(name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What a destination will not get, before it is made.
+
+    `of`: the releases or senders whose reports stay away. `is_all`: nothing else would go there either.
+    """
+
+    destination: str
+    reason: str
+    of: tuple[str, ...]
+    is_all: bool
+    why: str
+    advice: str
+
+    @property
+    def words(self) -> str:
+        """One sentence for people."""
+        whose = f" of {', '.join(self.of)}" if self.of else ""
+        return f"gets {'nothing' if self.is_all else 'no reports'}{whose}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """Studies of this sender, read by this release, lead to a destination. An empty title stands for any other sender."""
+
+    calling_ae_title: str
+    release: Release
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(self.release.is_trained, self.calling_ae_title, "known")
+
+
+def refusals(settings: Settings, releases: Mapping[str, Sequence[Release]]) -> list[Refusal]:
+    """What destinations of these settings will not get, in their order.
+
+    `releases`: for each release of the settings those that read in its place: itself, or what a rollout has put there or shall put.
+    """
+    paths = {name: list(_paths(settings, name, releases)) for name in settings.destinations}
+    return [found for name, item in settings.destinations.items() for found in _of(settings, name, item, paths[name])]
+
+
+def _paths(settings: Settings, name: str, releases: Mapping[str, Sequence[Release]]) -> Iterator[_Path]:
+    for calling in dict.fromkeys(["", *settings.receive.calling_ae_titles, *settings.senders]):
+        for called in settings.receive.ae_titles:
+            handling = settings.handling_of(calling, called)
+            if name in handling.destinations:
+                yield from (_Path(calling, item) for read in handling.releases for item in releases.get(read, ()))
+
+
+def _of(settings: Settings, name: str, destination: Destination, paths: Sequence[_Path]) -> Iterator[Refusal]:
+    if not paths:
+        why = "no sender's and no route's destinations name it, and all studies have one of those"
+        yield Refusal(name, "no_study", (), is_all=True, why=why, advice=f"name {name} there, or take [destinations.{name}] out")
+        return
+    for cause in CAUSES:
+        kept = [path for path in paths if cause.holds(destination, path.subject) and _is_certain(cause, path)]
+        if kept:
+            of = tuple(dict.fromkeys(_whose(cause, path) for path in kept))
+            is_all = len(kept) == len([path for path in paths if _is_certain(cause, path)])
+            yield Refusal(name, cause.reason, of, is_all, cause.why.format(name=name), cause.advice.format(name=name))
+    yield from _heat_maps(settings, name, destination, paths)
+
+
+def _is_certain(cause: Cause, path: _Path) -> bool:
+    """Of a sender that the settings do not name nobody knows whether it has a port."""
+    return cause.reason != "sender_unknown" or bool(path.calling_ae_title)
+
+
+def _whose(cause: Cause, path: _Path) -> str:
+    return path.calling_ae_title if cause.reason == "sender_unknown" else path.release.id
+
+
+def _heat_maps(settings: Settings, name: str, destination: Destination, paths: Sequence[_Path]) -> Iterator[Refusal]:
+    """A heat map that is asked for and never drawn. It matters most where nothing else is asked for."""
+    if "heatmap" not in destination.documents:
+        return
+    is_all = destination.documents == ("heatmap",)
+    if settings.report.intended_use == "triage":
+        why = "it asks for heat maps, and report.intended_use is triage"
+        yield Refusal(name, "no_heat_map", (), is_all, why, 'set documents = ["sr"] there, or another report.intended_use')
+        return
+    without = tuple(dict.fromkeys(path.release.id for path in paths if not path.release.has_cam))
+    if without:
+        every = is_all and all(not path.release.has_cam for path in paths)
+        why = "it asks for heat maps, and these releases have no class activation maps"
+        yield Refusal(name, "no_heat_map", without, every, why, 'set documents = ["sr"] there, or have a release with maps read')
