@@ -65,6 +65,7 @@ class Verb(StrEnum):
     READ_REPORT = "read_report"
     READ_IMAGE = "read_image"
     REQUEUE = "requeue"
+    RESEND = "resend"
     COMPLETE = "complete"
     REANALYSE = "reanalyse"
     REJECT_IMAGE = "reject_image"
@@ -166,6 +167,7 @@ MEANINGS: Final[Mapping[Verb, Meaning]] = {
     Verb.READ_REPORT: _look("A report or heat map was read.", INSTANCES_ACCESSED),
     Verb.READ_IMAGE: _look("A picture of an image was looked at.", INSTANCES_ACCESSED),
     Verb.REQUEUE: _alert("Ended items became due again.", _RESTRICTED),
+    Verb.RESEND: _alert("Delivered documents were told to be sent again.", _RESTRICTED),
     Verb.COMPLETE: _alert("A study's quiet period was ended.", _RESTRICTED),
     Verb.REANALYSE: _long("A release was told to read closed studies.", SECURITY_ALERT, "E", _RESTRICTED),
     Verb.REJECT_IMAGE: Meaning("An image was taken out of results.", INSTANCES_ACCESSED, "D"),

@@ -5,11 +5,11 @@ A destination that would not get the reports of a release is named before the fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from hilum.domain import Release
+from hilum.domain import Release, RolloutState
 from hilum.settings import Destination, Settings
 
 
@@ -24,10 +24,14 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One reason of a withheld delivery. `why` and `advice` name the destination as `{name}`."""
+    """One reason of a withheld delivery. `why` and `advice` name the destination as `{name}`.
+
+    `may_be_gone`: False: by the destination's settings alone, nothing that was withheld for this is released now.
+    """
 
     reason: str
     holds: Callable[[Destination, Subject], bool]
+    may_be_gone: Callable[[Destination], bool]
     why: str
     advice: str
 
@@ -41,6 +45,7 @@ CAUSES: Final = (
     Cause(
         "untrained_weights",
         lambda destination, subject: not (subject.is_trained or destination.accept_untrained),
+        lambda destination: destination.accept_untrained,
         "results of untrained weights mean nothing, and {name} does not say accept_untrained",
         "if {name} is a test PACS, set destinations.{name}.accept_untrained = true; else have a trained release read",
     ),
@@ -49,6 +54,7 @@ CAUSES: Final = (
         lambda destination, subject: (
             destination.kind == "sender" and not knows_sender(destination, subject.peer_address, subject.calling_ae_title)
         ),
+        lambda destination: destination.kind != "sender" or bool(destination.ports),
         "reports go back to the sender, and destinations.{name}.ports names no port for it",
         "name its AE Title and port in destinations.{name}.ports",
     ),
@@ -106,6 +112,16 @@ def refusals(settings: Settings, releases: Mapping[str, Sequence[Release]]) -> l
     """
     paths = {name: list(_paths(settings, name, releases)) for name in settings.destinations}
     return [found for name, item in settings.destinations.items() for found in _of(settings, name, item, paths[name])]
+
+
+def in_place(settings: Settings, releases: Mapping[str, Release], rollouts: Iterable[Mapping[str, Any]]) -> dict[str, list[Release]]:
+    """For each release of the settings those that read in its place, as `refusals` wants them.
+
+    `rollouts`: rows of the ledger. A candidate counts from its beginning, also as a shadow: once promoted, its reports shall arrive.
+    """
+    named = {row["configured"]: (row["serving"], row["candidate"]) for row in rollouts if row["state"] != RolloutState.CLOSED}
+    reading = {name: named.get(name, (name,)) for name in settings.active_releases}
+    return {name: [releases[item] for item in dict.fromkeys(read) if item in releases] for name, read in reading.items()}
 
 
 def _paths(settings: Settings, name: str, releases: Mapping[str, Sequence[Release]]) -> Iterator[_Path]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hilum.domain import Advance, CommitmentRequest, CommitmentState, DeliveryState, Job, Lane, ReportJob, SopReference
+from hilum.settings import Destination
 from hilum.store.archive import Archive
 from hilum.store.commitments import Holder
 from hilum.store.forgetting import Forgotten
@@ -63,7 +64,7 @@ def test_what_is_due_or_dead_or_left_behind_ends_and_what_is_in_work_does_not(st
     assert street.ledger.forget_destination(GONE) == Forgotten(1, 0)
     assert street.ledger.advance("deliver", [(in_work.lease, Advance(DeliveryState.DELIVERED))]) == [False]
     views = LedgerViews(ledger_url, clock)
-    assert [item["name"] for item in views.destination_states([])] == [PACS]
+    assert [item["name"] for item in views.destination_states({})] == [PACS]
     views.close()
 
 
@@ -100,7 +101,7 @@ def test_dead_letters_are_due_again_only_for_destinations_that_there_are(street:
     reported(street, "1.1")
     for name in (GONE, PACS):
         dead(street, name, "attempts_exhausted")
-    assert street.ledger.requeue("deliver", among=[PACS]) == 1
+    assert street.ledger.requeue("deliver", among={PACS: Destination()}) == 1
     assert (ends(street, GONE)[0][0], ends(street, PACS)[0][0]) == ("dead", "due")
 
 

@@ -20,7 +20,7 @@ def views(ledger_url: str, clock: Clock) -> Iterator[LedgerViews]:
 
 
 def front(street: Street, views: LedgerViews, chosen: StudyFilter | None = None) -> dict[str, dict]:
-    found = views.front(chosen or StudyFilter(), limit=10, cursor=None, failing_before=street.clock.now)
+    found = views.front(chosen or StudyFilter(), limit=10, cursor=None, failing_before=street.clock.now, configured={})
     return {item["study_instance_uid"]: item for item in found["studies"]}
 
 

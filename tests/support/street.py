@@ -56,6 +56,7 @@ class Street:
 
     def __init__(self, ledger: Ledger, clock: Clock, destinations: tuple[str, ...] = ("pacs",)) -> None:
         self.ledger, self.clock, self.destinations = ledger, clock, destinations
+        self.withheld: Mapping[str, str] = {}  # by destination, the reason
 
     def receive(self, study: str, *numbers: int, lane: Lane = Lane.LIVE, calling_ae_title: str = "CR1", release: str = RELEASE) -> None:
         """Images arrive."""
@@ -118,7 +119,7 @@ class Street:
             uid = job.result.identifiers["sr"]
             sr = Document("sr", "application/dicom", SR_BYTES, SR_CLASS, uid, f"{uid}.0")
             documents = [
-                NewDocument(sr, self.destinations),
+                NewDocument(sr, self.destinations, self.withheld),
                 NewDocument(Document("json", "application/json", b'{"outcome":"analysed"}'), ()),
             ]
             self.ledger.advance("report", [(job.lease, Advance(ResultState.REPORTED, documents=documents))])

@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import HTMLResponse
 
 from hilum import __version__
-from hilum.api import audit, deciding, health, intervening, operations, probing, problems, stow, studies
+from hilum.api import audit, deciding, health, intervening, operations, probing, problems, resending, stow, studies
 from hilum.api import rollouts as rolling
 from hilum.api.around import Around
 from hilum.api.docs_page import render
@@ -111,6 +111,7 @@ def _api(parts: Parts) -> APIRouter:
         (probing.router, parts.probe),
         (deciding.router, parts.decisions),
         (intervening.router, parts.interventions),
+        (resending.router, parts.interventions),
         (intervening.erasing, parts.interventions),
         (rolling.listing, parts.rollouts),
         (rolling.router, parts.rollouts),

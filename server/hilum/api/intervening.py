@@ -31,6 +31,16 @@ _Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64, patt
 _Uid = Annotated[str, StringConstraints(max_length=64, pattern=UID_PATTERN)]
 
 
+class RefusalAnswer(Answer):
+    """What a destination will not get, and what to do about it."""
+
+    reason: str = Field(examples=["untrained_weights"])
+    of: list[str] = Field(description="The releases, or the senders, whose reports stay away.")
+    is_all: bool = Field(description="Nothing else will get there either.")
+    why: str
+    advice: str
+
+
 class DestinationState(Answer):
     """A receiver of documents and its queue."""
 
@@ -44,6 +54,9 @@ class DestinationState(Answer):
     waiting: int = Field(description="Due later: the pause between tries runs.")
     leased: int = Field(description="In work.")
     dead: dict[str, int] = Field(description="Deliveries that need a person, by reason; then POST /api/v1/requeue.")
+    withheld: dict[str, int] = Field(description="Reports that the settings keep from it, by reason.")
+    releasable: int = Field(description="Withheld reports whose cause is gone; POST /api/v1/requeue releases them.")
+    refusals: list[RefusalAnswer] = Field(default=[], description="What it will not get by these settings; in the list alone.")
     detail: str | None = Field(description="What the last try met, where deliveries wait.")
 
 
@@ -131,7 +144,9 @@ class ErasedAnswer(Answer):
 @performs(_NO_STUDY)
 def list_destinations(parts: PartsHere) -> Mapping[str, Any]:
     """Every destination with its queue, paused or not."""
-    return {"destinations": parts.views.destination_states(parts.settings.destinations)}
+    found = parts.views.destination_states(parts.settings.destinations)
+    known = parts.refusals(parts.views.rollouts())
+    return {"destinations": [{**item, "refusals": [asdict(of) for of in known if of.destination == item["name"]]} for item in found]}
 
 
 @router.post("/destinations/{name}/pause", response_model=DestinationState, responses=documented(404), summary="Pause a destination")

@@ -269,10 +269,22 @@ class RequeueOrder(Answer):
         return self
 
 
+class WithheldAnswer(Answer):
+    """Reports that the settings keep from a destination."""
+
+    destination: str
+    reason: str = Field(examples=["untrained_weights"])
+    items: int
+    since: Moment | None
+    releasable: int = Field(description="Their cause is gone: POST /api/v1/requeue releases them.")
+    advice: str = Field(description="What to do about the others.")
+
+
 class Requeued(Answer):
     """How many items became due again."""
 
     requeued: int
+    withheld: list[WithheldAnswer] = Field(description="Of `deliver`: what stays withheld of what was asked for, and why.")
 
 
 class CheckAnswer(Answer):

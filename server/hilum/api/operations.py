@@ -147,8 +147,11 @@ def _say(deed: Deed, order: RequeueOrder) -> None:
 
 @writing.post("/requeue", response_model=Requeued, responses=documented(400, 404), summary="Do it again")
 @performs(Verb.REQUEUE)
-def requeue(parts: PartsHere, deed: DeedHere, order: RequeueOrder) -> Mapping[str, int]:
-    """Ended items become due again with a clean record. Documents are sent with the bytes that were stored, under the same UID."""
+def requeue(parts: PartsHere, deed: DeedHere, order: RequeueOrder) -> Mapping[str, Any]:
+    """Ended items become due again with a clean record. Documents are sent with the bytes that were stored, under the same UID.
+
+    A report that was withheld is released where its cause is gone.
+    """
     assert parts.requeue is not None  # `create_app` adds this route only then
     if order.stage not in _SENDING:
         _require_room(parts)
@@ -158,5 +161,10 @@ def requeue(parts: PartsHere, deed: DeedHere, order: RequeueOrder) -> Mapping[st
     if order.destination is not None and order.destination not in known:
         raise HTTPException(404, f"It is not in the settings; POST {API_PREFIX}/destinations/{{name}}/forget gives up what waits for it.")
     chosen = {"reason": order.reason, "study_uid": order.study_instance_uid, "destination_name": order.destination}
-    count = parts.requeue(order.stage, **chosen, among=list(known), deed=deed)
-    return {"requeued": count}
+    count = parts.requeue(order.stage, **chosen, among=known, deed=deed)
+    return {"requeued": count, "withheld": _still_withheld(parts, order) if order.stage == "deliver" else []}
+
+
+def _still_withheld(parts: Parts, order: RequeueOrder) -> list[dict[str, Any]]:
+    found = parts.views.withheld(parts.settings.destinations, order.study_instance_uid)
+    return [item for item in found if order.destination in (None, item["destination"]) and order.reason in (None, item["reason"])]

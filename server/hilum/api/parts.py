@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
@@ -14,13 +14,15 @@ from hilum.api.access import Access
 from hilum.api.observe import Observer
 from hilum.api.readiness import ROLES, Role
 from hilum.domain import Release, Rollout
-from hilum.settings import Settings
+from hilum.settings import Destination, Settings
 from hilum.store.audit_log import AuditLog, Deed
 from hilum.store.completing import Completed
 from hilum.store.decisions import Decisions
 from hilum.store.forgetting import Forgotten
+from hilum.store.resending import Resent
 from hilum.store.rollout_rules import Order
 from hilum.store.views import LedgerViews
+from hilum.withholding import Refusal, in_place, refusals
 
 if TYPE_CHECKING:
     from hilum.api.stow_store import Store
@@ -30,7 +32,14 @@ class Requeue(Protocol):
     """The ledger's verb: ended items of a stage become due again; how many."""
 
     def __call__(
-        self, stage: str, *, reason: str | None, study_uid: str | None, destination_name: str | None, among: Collection[str], deed: Deed
+        self,
+        stage: str,
+        *,
+        reason: str | None,
+        study_uid: str | None,
+        destination_name: str | None,
+        among: Mapping[str, Destination],
+        deed: Deed,
     ) -> int:
         """Requeue what fits all of the arguments that are given; deliveries only to destinations `among` these."""
         ...
@@ -49,6 +58,10 @@ class Interventions(Protocol):
 
     def pause(self, name: str, *, is_paused: bool, deed: Deed | None) -> None:
         """Stop or resume deliveries to a destination."""
+        ...
+
+    def resend(self, study_uid: str, sop_instance_uid: str | None, destination_name: str | None, deed: Deed | None) -> Resent | None:
+        """Send what was delivered of a study again; None: there is no such study, or no such document in it."""
         ...
 
     def forget(self, name: str, deed: Deed | None) -> Forgotten:
@@ -121,6 +134,10 @@ class Parts:
     store: Store | None = None
     audit: AuditLog | None = None
     shared_seconds: float = 1.0
+
+    def refusals(self, rollouts: Iterable[Mapping[str, Any]]) -> list[Refusal]:
+        """What destinations of these settings will not get, by the releases that read now or shall read by the `rollouts`."""
+        return refusals(self.settings, in_place(self.settings, self.releases, rollouts))
 
     @property
     def observer(self) -> Observer:

@@ -14,7 +14,7 @@ from hilum.api.fields import AE_PATTERN, API_PREFIX, RELEASE_PATTERN, UID_PATTER
 from hilum.api.guard import guarded
 from hilum.api.parts import PartsHere
 from hilum.api.problems import documented
-from hilum.api.study_answers import DocumentList, StudyAnswer, StudyPage
+from hilum.api.study_answers import DocumentList, StudyAnswer, StudyPage, history_of
 from hilum.domain import Outcome, Scope, StudyState
 from hilum.store.views import StudyFilter
 from hilum.verbs import Thing, Verb, performs
@@ -50,6 +50,7 @@ def list_studies(
     calling_ae_title: Annotated[str | None, Query(pattern=AE_PATTERN, description="Who sent the first image.")] = None,
     received_since: Annotated[QueryMoment | None, Query(description="Last image received at this time or later.")] = None,
     received_until: Annotated[QueryMoment | None, Query(description="Last image received before this time.")] = None,
+    withheld: Annotated[bool | None, Query(description="true: a current report of it is withheld from a destination.")] = None,
     order: Annotated[
         Literal["newest", "oldest", "changed"],
         Query(
@@ -62,12 +63,13 @@ def list_studies(
 ) -> dict[str, Any]:
     """Studies by last image received or by their last change, page by page. All filters hold together."""
     since, until = (moment.timestamp() if moment else None for moment in (received_since, received_until))
-    filters = (state, release, outcome, calling_ae_title, since, until)
+    filters = (state, release, outcome, calling_ae_title, since, until, withheld)
     if order == "changed":
         _require_none(filters)
         studies, after = parts.views.list_changed(limit=limit, cursor=cursor)
         return {"studies": studies, "next_cursor": after}
-    studies, next_cursor = parts.views.list_studies(StudyFilter(*filters, order), limit=limit, cursor=cursor)
+    chosen = StudyFilter(*filters[:-1], order, is_withheld=bool(withheld))
+    studies, next_cursor = parts.views.list_studies(chosen, limit=limit, cursor=cursor)
     return {"studies": studies, "next_cursor": next_cursor}
 
 
@@ -85,7 +87,8 @@ def get_study(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, Any]:
     found = parts.views.study(study_instance_uid)
     if found is None:
         raise HTTPException(404, _NO_STUDY)
-    return {"disclaimer": parts.settings.report.disclaimer, **found}
+    history = history_of(parts.audit, study_instance_uid)
+    return {"disclaimer": parts.settings.report.disclaimer, **found, "history": history}
 
 
 @router.get(

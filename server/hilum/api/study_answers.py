@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer
 
 from hilum.api.fields import Answer, Moment
-from hilum.domain import Decision, DeliveryState, Outcome, ReadingState, RemovalReason, ReportState, ResultState, StudyState
+from hilum.domain import Channel, Decision, DeliveryState, Outcome, ReadingState, RemovalReason, ReportState, ResultState, StudyState
 from hilum.moments import is_moment, iso
+from hilum.store.audit_log import AuditFilter, AuditLog
+from hilum.verbs import Outcome as DeedOutcome
+from hilum.verbs import Verb
 
 LaneName = Literal["urgent", "live", "reanalysis"]
 
@@ -212,6 +215,17 @@ class TimingAnswer(Answer):
     quiet_end_to_delivered_seconds: float | None
 
 
+class HistoryAnswer(Answer):
+    """What a person or a program did with the study. GET /api/v1/audit says who, and who looked at it."""
+
+    at: Moment
+    verb: Verb
+    channel: Channel
+    outcome: DeedOutcome
+    count: int = Field(description="How many things, as deliveries that were sent again.")
+    detail: str | None
+
+
 class StudyAnswer(Answer):
     """Everything about one study. Patient identification is only in its documents: the ledger has no column for it."""
 
@@ -236,3 +250,13 @@ class StudyAnswer(Answer):
     results: list[ResultAnswer] = Field(description="Newest first, superseded ones too.")
     shadow_results: list[ResultAnswer] = Field(description="What releases that read along would say; never current, never sent.")
     timing: TimingAnswer
+    history: list[HistoryAnswer] = Field(description="What was done with it by hand, newest first: sent again, requeued, completed …")
+
+
+_DEEDS = 100
+
+
+def history_of(audit: AuditLog | None, study_instance_uid: str) -> list[dict[str, Any]]:
+    """The newest changes by hand; without an audit none are known."""
+    chosen = AuditFilter(study_instance_uid=study_instance_uid, has_looks=False)
+    return [] if audit is None else audit.list(chosen, limit=_DEEDS)[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import sys
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Annotated, Any
 
 import typer
@@ -31,8 +32,9 @@ def study(
 ) -> None:
     """Show a study: its state, images, results, documents and deliveries as JSON, or its report as a tree."""
     settings = settings_of(config)
-    from hilum.api.study_answers import StudyAnswer  # noqa: PLC0415 - the same answer as REST gives
+    from hilum.api.study_answers import StudyAnswer, history_of  # noqa: PLC0415 - the same answer as REST gives
     from hilum.report.tree import sr_text  # noqa: PLC0415 - pydicom is not needed elsewhere
+    from hilum.store.audit_log import AuditLog  # noqa: PLC0415 - imports the ledger
     from hilum.store.revision import require_revision  # noqa: PLC0415 - the same
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
 
@@ -45,6 +47,8 @@ def study(
             raise typer.Exit(1)
         with acting(settings, detail["study_instance_uid"]):
             pass  # before it is shown
+        with closing(AuditLog(settings.ledger_url)) as audit:
+            detail["history"] = history_of(audit, detail["study_instance_uid"])
     if not tree:
         print(StudyAnswer.model_validate({"disclaimer": settings.report.disclaimer, **detail}).model_dump_json(indent=2))
         return
@@ -75,7 +79,8 @@ def requeue(
 ) -> None:
     """Make ended items of a stage due again: failed or not analysed images, failed reports, dead letters. Say which, or --all.
 
-    Exit status 0 also when nothing was to be done; 1: the ledger has no such study.
+    `deliver` also releases withheld reports whose cause is gone, and says which stay withheld and why. Exit status 0 also when nothing
+    was to be done; 1: the ledger has no such study.
     """
     from hilum.pipeline import STAGES  # noqa: PLC0415 - imports the ledger
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - the same
@@ -106,8 +111,55 @@ def requeue(
         if study_uid and not LedgerViews(settings.ledger_url).has_study(study_uid):
             print(f"hilum: no study {study_uid} in the ledger; `hilum find` looks for an Accession Number", file=sys.stderr)
             raise typer.Exit(1)
-        count = Ledger(settings.ledger_url).requeue(stage, **chosen, among=list(settings.destinations), deed=deed)
+        count = Ledger(settings.ledger_url).requeue(stage, **chosen, among=settings.destinations, deed=deed)
+        views = LedgerViews(settings.ledger_url)
+        kept = views.withheld(settings.destinations, study_uid) if stage == "deliver" else []
     print(f"{count} item{'' if count == 1 else 's'} of {stage} due again")
+    for item in kept:
+        if destination in (None, item["destination"]) and reason in (None, item["reason"]):
+            print(f"{item['items']} stay withheld from {item['destination']} ({item['reason']}): {item['advice']}; then repeat this")
+
+
+@app.command()
+@performs(Verb.RESEND)
+def resend(
+    uid: Annotated[str, typer.Argument(help="Study Instance UID, or SOP Instance UID of one report.")],
+    config: Config = None,
+    to: Annotated[str | None, typer.Option(help="Only to this destination; left out: to each that has accepted it.")] = None,
+) -> None:
+    """Send the delivered reports of a study, or one of them, again: the stored bytes, under the same UID.
+
+    For a receiver that has lost them. One that still has them meets the same object, which changes nothing there. Exit status 1: nothing
+    was there to be sent; it says why.
+    """
+    settings = migrated_settings(config)
+    from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
+    from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
+
+    if to is not None and to not in settings.destinations:
+        print(f"hilum: no destination {to!r} in the settings; known: {', '.join(settings.destinations) or 'none'}", file=sys.stderr)
+        raise typer.Exit(2)
+    with explained(), acting(settings) as deed:
+        views = LedgerViews(settings.ledger_url)
+        deed.study_instance_uid = study_uid = uid if views.has_study(uid) else views.study_of(uid)
+        deed.detail = to and f"to {to}"
+        chosen = {"sop_instance_uid": None if study_uid == uid else uid, "destination_name": to}
+        done = study_uid and Ledger(settings.ledger_url).resend(study_uid, **chosen, among=settings.destinations, deed=deed)
+        if not done:
+            print(f"hilum: no study or report {uid} in the ledger; `hilum find` looks for an Accession Number", file=sys.stderr)
+            raise typer.Exit(1)
+        for item in done.left:
+            print(f"hilum: {_document(item)}: {item['why']}", file=sys.stderr)
+        if not done.due:
+            if not done.left:
+                print(f"hilum: nothing of {uid} was delivered{f' to {to}' if to else ''}; `hilum study {uid}` shows it", file=sys.stderr)
+            raise typer.Exit(1)
+    for item in done.due:
+        print(f"{_document(item)}: due again")
+
+
+def _document(item: Mapping[str, Any]) -> str:
+    return f"{item['document']} {item['sop_instance_uid'] or ''}".rstrip() + f" to {item['destination']}"
 
 
 def _require_reason(stage: str, reason: str) -> None:

@@ -25,7 +25,7 @@ from hilum.store import cursor as cursors
 from hilum.store.database import open_engine, open_reader, words_of
 from hilum.store.salt import Tombstones, digest_of, known_salt, salt
 from hilum.store.schema import audit, instance, study
-from hilum.verbs import Outcome, Thing, Verb
+from hilum.verbs import MEANINGS, Outcome, Thing, Verb
 
 Item = dict[str, Any]
 Lost = Callable[[Item, str], None]
@@ -81,7 +81,7 @@ class AuditFilter:
     """Which rows; None: any.
 
     Moments are seconds since the epoch, `until` is excluded. An erased study is found by its UID,
-    too.
+    too. `has_looks` False: only what changed something.
     """
 
     since: float | None = None
@@ -89,6 +89,7 @@ class AuditFilter:
     actor: str | None = None
     verb: Verb | None = None
     study_instance_uid: str | None = None
+    has_looks: bool = True
 
 
 class AuditLog:
@@ -329,6 +330,8 @@ def _conditions(connection: Connection, chosen: AuditFilter) -> list[ColumnEleme
         found.append(audit.c.actor == chosen.actor)
     if chosen.verb is not None:
         found.append(audit.c.verb == chosen.verb)
+    if not chosen.has_looks:
+        found.append(audit.c.verb.not_in([verb for verb, meaning in MEANINGS.items() if meaning.is_look]))
     if chosen.study_instance_uid is not None:
         found.append(_of_study(connection, chosen.study_instance_uid))
     return found

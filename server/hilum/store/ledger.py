@@ -30,6 +30,7 @@ from hilum.domain import (
     Rejection,
     StudyJob,
 )
+from hilum.settings import Destination
 from hilum.store import (
     advancing,
     association_rows,
@@ -45,6 +46,7 @@ from hilum.store import (
     recording,
     rejecting,
     requeueing,
+    resending,
     stranded,
 )
 from hilum.store.activation_maps import activation_maps
@@ -64,6 +66,7 @@ from hilum.store.known_images import KnownImage
 from hilum.store.prepared import Prepared
 from hilum.store.queues import QUEUES
 from hilum.store.recording import ImageChanged, RecordOutcome
+from hilum.store.resending import Resent
 from hilum.store.schema import (
     WORK_TABLES,
     destination,
@@ -416,17 +419,18 @@ class Ledger:
         reason: str | None = None,
         study_uid: str | None = None,
         destination_name: str | None = None,
-        among: Collection[str] | None = None,
+        among: Mapping[str, Destination] | None = None,
         deed: Deed | None = None,
     ) -> int:
         """Ended items of a stage become due again, chosen by reason, study or destination; how many.
 
-        `among`: the destinations that there are. To others nobody would send what is due. Not one transaction, if they are many: each
+        `among`: the destinations that there are; None: any. To others nobody would send what is due. What is withheld becomes due
+        only where `among` says that its cause is gone (`withholding`). Not one transaction, if they are many: each
         is as safe as any, and whoever repeats it after a crash gets the rest.
         """
         chosen = requeueing.condition(stage, reason, study_uid, destination_name, among)
         with self._reads.begin() as connection:
-            parts = requeueing.parts(connection, stage, chosen)
+            parts = requeueing.parts(connection, stage, chosen, among or {})
         if deed is not None and len(parts) > 1:
             with self._writes.begin() as connection:
                 deed.begin(connection, self._clock())
@@ -443,6 +447,26 @@ class Ledger:
             self._doorbell.ring_with(connection, (stage,))
         self._doorbell.ring((stage,))
         return count
+
+    def resend(
+        self,
+        study_uid: str,
+        *,
+        sop_instance_uid: str | None = None,
+        destination_name: str | None = None,
+        among: Mapping[str, Destination],
+        deed: Deed | None = None,
+    ) -> Resent | None:
+        """What was delivered of a study is sent again: see `resending.resend`. Without anything to send nothing is written."""
+        with self._writes.begin() as connection:
+            done = resending.resend(connection, study_uid, sop_instance_uid, destination_name, among, self._clock())
+            if done is None or not done.due:
+                return done
+            write_down(deed, connection, self._clock(), len(done.due))
+            self._doorbell.ring_with(connection, ("deliver",))
+        self._sync()
+        self._doorbell.ring(("deliver",))
+        return done
 
     def hold_lane(self, name: str, owner: str, seconds: float) -> bool:
         """Own a destination's lane for half of `seconds` at least; False: another dispatcher owns it, or a person paused it."""

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy import Connection, func, select
 
 from hilum.domain import ReadingState
-from hilum.store import queue_views, study_views
-from hilum.store.schema import destination, instance, process, reading, result
+from hilum.settings import Destination
+from hilum.store import queue_views, study_views, withheld_views
+from hilum.store.schema import destination, instance, process, reading, result, rollout
 from hilum.store.study_views import Item, StudyFilter
 
 
-def front(connection: Connection, chosen: StudyFilter, limit: int, cursor: str | None, now: float, failing_before: float) -> Item:
+def front(
+    connection: Connection,
+    chosen: StudyFilter,
+    limit: int,
+    cursor: str | None,
+    now: float,
+    failing_before: float,
+    configured: Mapping[str, Destination],
+) -> Item:
     """One page of studies with the findings of their current results, the queues and what readiness rests on.
 
-    A fixed number of queries, however many rows. Raises BadCursor.
+    And what is withheld from destinations that are `configured`, with the rollouts that may end or begin it. A fixed number of
+    queries, however many rows. Raises BadCursor.
     """
     studies, next_cursor = study_views.page(connection, chosen, limit, cursor)
     _add_findings(connection, studies)
@@ -26,7 +38,14 @@ def front(connection: Connection, chosen: StudyFilter, limit: int, cursor: str |
         "failing": queue_views.failing(connection, failing_before),
         "destinations": destinations(connection),
         "processes": processes(connection, now),
+        "withheld": withheld_views.withheld(connection, configured),
+        "rollouts": rollouts(connection),
     }
+
+
+def rollouts(connection: Connection) -> list[Item]:
+    """Every alias that was ever changed, by name."""
+    return [row._asdict() for row in connection.execute(select(rollout).order_by(rollout.c.alias))]
 
 
 def destinations(connection: Connection) -> list[Item]:

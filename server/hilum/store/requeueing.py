@@ -6,16 +6,18 @@ What is chosen is read first, without the lock that writers wait for. A crash le
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, case, false, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, false, func, select, update
 
-from hilum.domain import ReadingState, Reason, StudyState, WorkState
+from hilum.domain import DeliveryState, ReadingState, Reason, StudyState, WorkState
+from hilum.settings import Destination
 from hilum.store import advancing
-from hilum.store.queues import QUEUES, is_stuck
+from hilum.store.queues import QUEUES, in_state, is_stuck
 from hilum.store.reopening import lock, moments
 from hilum.store.schema import comparison, delivery, document, reading, result, study
+from hilum.withholding import BY_REASON, Subject, cause_of
 
 _TOGETHER = 250  # rows, or studies, of one transaction: others wait for the ledger meanwhile, 0.1 ms for each
 _CHUNK = 10_000  # parameters of one statement; PostgreSQL takes 65,535, SQLite 32,766
@@ -26,14 +28,33 @@ _OF_DELIVERIES: Final = (
     "operation_refused",
     "not_a_dicom_object",
     "file_exists",
-    "untrained_weights",
     "class_ladder",
     "superseded",
     "destination_forgotten",
-    "sender_unknown",
+    *BY_REASON,
 )
 _OF_COMMITMENTS: Final = ("no_address", "not_reported", "report_refused", "sop_class_refused")
 """As docs/states.md explains them."""
+DUE_AGAIN: Final[Mapping[str, object]] = {
+    "state": WorkState.DUE,
+    "attempts": 0,
+    "lapses": 0,
+    "reason": None,
+    "detail": None,
+    "finished_at": None,
+}
+WITH_STUDY: Final = (
+    delivery.join(document, document.c.id == delivery.c.document_id)
+    .join(result, result.c.id == document.c.result_id)
+    .join(study, study.c.study_instance_uid == result.c.study_instance_uid)
+)
+SUBJECT: Final = (result.c.content["is_trained"].as_boolean().label("is_trained"), study.c.calling_ae_title, study.c.peer_address)
+"""What decides whether a delivery is withheld; see `subject_of`."""
+
+
+def subject_of(row: Row[*tuple[Any, ...]]) -> Subject:
+    """From the columns of SUBJECT."""
+    return Subject(row.is_trained, row.calling_ae_title, row.peer_address)
 
 
 def reasons(stage: str) -> tuple[str, ...]:
@@ -69,10 +90,11 @@ def _of_study(stage: str, study_uid: str) -> ColumnElement[bool]:
     return delivery.c.document_id.in_(documents)
 
 
-def parts(connection: Connection, stage: str, chosen: ColumnElement[bool]) -> list[Sequence[int]]:
+def parts(connection: Connection, stage: str, chosen: ColumnElement[bool], destinations: Mapping[str, Destination]) -> list[Sequence[int]]:
     """Row ids for one `requeue` each: of the stage's rows, of `analyse` those of studies.
 
-    Readings of one study are due again together: else it could be reported with the first of them, and once more with the others.
+    Of withheld deliveries only those that the settings of the `destinations` keep back no longer. Readings of one study are due
+    again together: else it could be reported with the first of them, and once more with the others.
     """
     if stage == "analyse":
         joined = study.join(reading, reading.c.study_instance_uid == study.c.study_instance_uid)
@@ -80,8 +102,21 @@ def parts(connection: Connection, stage: str, chosen: ColumnElement[bool]) -> li
     else:
         table = QUEUES[stage].table
         query = select(table.c.id).where(is_stuck(table), chosen)
-    ids = array("q", sorted(connection.execute(query).scalars()))  # by the database: SQLite would rather walk the table than sort
+    found = set(connection.execute(query).scalars())
+    if stage == "deliver":
+        found.update(_released(connection, chosen, destinations))
+    ids = array("q", sorted(found))  # by the database: SQLite would rather walk the table than sort
     return [ids[start : start + _TOGETHER].tolist() for start in range(0, len(ids), _TOGETHER)]
+
+
+def _released(connection: Connection, chosen: ColumnElement[bool], destinations: Mapping[str, Destination]) -> Iterator[int]:
+    """Withheld deliveries whose cause is gone."""
+    for name, destination in destinations.items():
+        passing = [reason for reason, cause in BY_REASON.items() if cause.may_be_gone(destination)]
+        theirs = and_(in_state(delivery, DeliveryState.WITHHELD), delivery.c.destination == name, delivery.c.reason.in_(passing))
+        for row in connection.execute(select(delivery.c.id, *SUBJECT).select_from(WITH_STUDY).where(theirs, chosen)):
+            if cause_of(destination, subject_of(row)) is None:
+                yield row.id
 
 
 def requeue(connection: Connection, stage: str, chosen: ColumnElement[bool], ids: Sequence[int], now: float) -> int:
@@ -90,7 +125,9 @@ def requeue(connection: Connection, stage: str, chosen: ColumnElement[bool], ids
     if stage == "deliver":
         advancing.cancel_superseded(connection, theirs, now)
     table = QUEUES[stage].table
-    values = {"state": WorkState.DUE, "due_at": now, "attempts": 0, "lapses": 0, "reason": None, "detail": None, "finished_at": None}
+    values = {**DUE_AGAIN, "due_at": now}
+    if stage == "deliver":
+        values["requeued_at"] = now
     rows = connection.execute(update(table).where(theirs).values(values).returning(table.c.id)).scalars().all()
     if stage == "analyse" and rows:
         _reopen_studies(connection, rows, now)

@@ -6,7 +6,7 @@ Answers are plain dictionaries of JSON values; times are seconds since the epoch
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from hilum.domain import AccessToken, CommitmentState
 from hilum.errors import Retry
+from hilum.settings import Destination
 from hilum.store import (
     access_tokens,
     change_views,
@@ -33,6 +34,7 @@ from hilum.store import (
     retention_views,
     study_detail,
     study_views,
+    withheld_views,
 )
 from hilum.store import cursor as cursors
 from hilum.store.comparison_views import Comparisons
@@ -41,7 +43,7 @@ from hilum.store.header_views import StoredHeader
 from hilum.store.known_images import KnownDataSet
 from hilum.store.queues import in_state
 from hilum.store.retention_views import Promised, RetentionState
-from hilum.store.schema import association, commitment, conflict, instance, rollout, rollout_event, study
+from hilum.store.schema import association, commitment, conflict, instance, rollout_event, study
 from hilum.store.study_views import StudyFilter
 
 __all__ = ["LedgerViews", "StudyFilter"]
@@ -168,10 +170,15 @@ class LedgerViews:
         with self._snapshot() as connection:
             return queue_views.queues(connection, self._clock())
 
-    def destination_states(self, configured: Iterable[str]) -> list[Item]:
+    def destination_states(self, configured: Mapping[str, Destination]) -> list[Item]:
         """Every destination with its queue, by name."""
         with self._snapshot() as connection:
             return destination_views.states(connection, configured, self._clock())
+
+    def withheld(self, destinations: Mapping[str, Destination], study_uid: str | None = None) -> list[Item]:
+        """Withheld deliveries by destination and reason, and how many `requeue` would release: see `withheld_views.withheld`."""
+        with self._snapshot() as connection:
+            return withheld_views.withheld(connection, destinations, study_uid)
 
     def digests(self, sop_instance_uids: Sequence[str]) -> dict[str, str]:
         """SOP Instance UID to the digest of the data set, of those of these objects whose pixels lie in the archive."""
@@ -215,10 +222,12 @@ class LedgerViews:
         with self._snapshot() as connection:
             return page_views.processes(connection, self._clock())
 
-    def front(self, chosen: StudyFilter, *, limit: int, cursor: str | None, failing_before: float) -> Item:
+    def front(
+        self, chosen: StudyFilter, *, limit: int, cursor: str | None, failing_before: float, configured: Mapping[str, Destination]
+    ) -> Item:
         """Everything that the front page shows, as one state of the ledger: see `page_views.front`. Raises BadCursor."""
         with self._snapshot() as connection:
-            return page_views.front(connection, chosen, limit, cursor, self._clock(), failing_before)
+            return page_views.front(connection, chosen, limit, cursor, self._clock(), failing_before, configured)
 
     def stored_image(self, study_instance_uid: str, sop_instance_uid: str) -> Item | None:
         """Where the pixels of an image of this study lie; None: the study has no such image."""
@@ -228,7 +237,7 @@ class LedgerViews:
     def rollouts(self) -> list[Item]:
         """Every alias that was ever changed, by name."""
         with self._snapshot() as connection:
-            return [row._asdict() for row in connection.execute(select(rollout).order_by(rollout.c.alias))]
+            return page_views.rollouts(connection)
 
     def rollout_events(self, alias: str, limit: int = 50) -> list[Item]:
         """What was done with an alias, newest first."""

@@ -29,6 +29,7 @@ from hilum.supervisor.check_hosts import clock, waiting
 from hilum.supervisor.check_ledger import ledger_file
 from hilum.supervisor.check_peers import authority, certificate, gone, peers, revocations
 from hilum.supervisor.check_ports import port_checks
+from hilum.supervisor.check_reports import reports, withheld
 from hilum.supervisor.check_retention import retention_checks
 from hilum.supervisor.check_triton import triton_checks
 from hilum.wiring.releases import active_releases
@@ -59,11 +60,12 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
     yield Check("receive", ok=True, detail=f"large objects {receiving.loaded()[1]}")
     yield Check("resize", ok=True, detail=resizing.loaded()[1])
     yield from unless_refused("releases", _releases(settings))
-    if all(check.ok for check in ledger) and not _is_new(settings.ledger_url):
+    if has_ledger := all(check.ok for check in ledger) and not _is_new(settings.ledger_url):
         yield from unless_refused("tokens", named_tokens(settings))
         yield from unless_refused("clock", clock(settings))
         yield from unless_refused("retention", retention_checks(settings))
         yield from unless_refused("rollouts", _rollouts(settings))
+        yield from unless_refused("withheld", withheld(settings))
         yield from unless_refused("destinations", gone(settings))
         yield from unless_refused("audit", collector_waits(settings))
     yield from unless_refused("audit collector", collector_files(settings))
@@ -74,6 +76,7 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
     if not settings.destinations:
         advice = "Add [destinations.<name>] to the settings; until then results are only in REST."
         yield Check("destinations", ok=False, detail="none configured", advice=advice)
+    yield from unless_refused("reports", reports(settings, has_ledger=has_ledger))
     yield from peers(settings)
 
 

@@ -256,7 +256,7 @@ class DeliverHandler:
         except ClassRefused as error:
             return await self._step_down(job, error)
         telemetry.DELIVER_SECONDS.labels(self._name).observe(time.perf_counter() - started)
-        if job.document.kind in SR_KINDS:
+        if job.document.kind in SR_KINDS and job.delivered_at is None:  # one that is sent again is not late
             now = time.time()
             telemetry.LAST_IMAGE_TO_ACCEPTED_SECONDS.labels(self._name).observe(now - job.last_received_at)
             telemetry.QUIET_END_TO_ACCEPTED_SECONDS.labels(self._name).observe(max(0.0, now - job.quiet_until))

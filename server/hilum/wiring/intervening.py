@@ -13,6 +13,7 @@ from hilum.store.audit_log import Deed
 from hilum.store.completing import Completed
 from hilum.store.forgetting import Forgotten
 from hilum.store.ledger import Ledger
+from hilum.store.resending import Resent
 from hilum.wiring.erasing import erase
 
 
@@ -30,6 +31,11 @@ class LedgerInterventions:
     def pause(self, name: str, *, is_paused: bool, deed: Deed | None = None) -> None:
         """Stop or resume deliveries to a destination."""
         self.ledger.pause(name, is_paused=is_paused, deed=deed)
+
+    def resend(self, study_uid: str, sop_instance_uid: str | None, destination_name: str | None, deed: Deed | None = None) -> Resent | None:
+        """Send what was delivered of a study again."""
+        chosen = {"sop_instance_uid": sop_instance_uid, "destination_name": destination_name}
+        return self.ledger.resend(study_uid, **chosen, among=self.settings.destinations, deed=deed)
 
     def forget(self, name: str, deed: Deed | None = None) -> Forgotten:
         """Give up what waits for a destination that is no longer in the settings."""

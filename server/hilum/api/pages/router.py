@@ -12,13 +12,14 @@ from fastapi.responses import RedirectResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from hilum.api import operations
+from hilum.api import operations, resending
 from hilum.api.deeds import DeedHere
 from hilum.api.fields import AE_PATTERN, UID_PATTERN, Cursor, StudyUid
 from hilum.api.guard import guarded
 from hilum.api.operation_answers import RequeueOrder
 from hilum.api.pages.forms import form_of
 from hilum.api.pages.front import queue_lines, role_lines, stuck_lines, study_line
+from hilum.api.pages.notices import notices
 from hilum.api.pages.painter import NoPicture
 from hilum.api.pages.pictures import Picture, Pictures
 from hilum.api.pages.presenting import ICON, PageRoute, no_picture, page, png
@@ -38,7 +39,7 @@ _MISSING = (
     "No image of this study is stored here: it never came, was refused, or was erased. The page on associations says what was refused; "
     "send the study again."
 )
-Shown = Literal["", "needs_person", "due", "closed", "failed"]
+Shown = Literal["", "needs_person", "withheld", "due", "closed", "failed"]
 ImageUid = Annotated[str, Path(pattern=UID_PATTERN, max_length=64)]
 DocumentId = Annotated[int, Path(ge=1)]
 
@@ -50,6 +51,7 @@ def pages(pictures: Pictures) -> APIRouter:
     router.add_api_route("/", front_page)
     router.add_api_route("/studies/{study_instance_uid}", one_study)
     writing.add_api_route("/studies/{study_instance_uid}/requeue", requeue, methods=["POST"])
+    writing.add_api_route("/studies/{study_instance_uid}/resend", resend, methods=["POST"])
     router.add_api_route("/associations", associations)
 
     @router.get("/studies/{study_instance_uid}/images/{sop_instance_uid}.png")
@@ -84,7 +86,8 @@ def front_page(
     if "." in q and not q.strip(".0123456789"):
         return RedirectResponse(f"/studies/{parts.views.study_of(q) or q}", 303)
     now = parts.clock()
-    found = parts.views.front(_filter(q, show), limit=_STUDIES, cursor=cursor, failing_before=now - FAILING_SECONDS)
+    chosen, configured = _filter(q, show), parts.settings.destinations
+    found = parts.views.front(chosen, limit=_STUDIES, cursor=cursor, failing_before=now - FAILING_SECONDS, configured=configured)
     facts = parts.observer.judge(found["processes"], found["destinations"], found["failing"])
     older = urlencode({"q": q, "show": show, "cursor": found["next_cursor"]}) if found["next_cursor"] else ""
     return page(
@@ -100,12 +103,13 @@ def front_page(
         roles=role_lines(parts.default_roles, facts),
         queues=queue_lines(found["queues"]),
         stuck=stuck_lines(found["stuck"], now),
+        notices=list(notices(parts.refusals(found["rollouts"]), found["withheld"])),
     )
 
 
 def _filter(q: str, show: Shown) -> StudyFilter:
     state = StudyState(show) if show in ("due", "closed", "failed") else None
-    return StudyFilter(state=state, calling_ae_title=q or None, needs_person=show == "needs_person")
+    return StudyFilter(state=state, calling_ae_title=q or None, needs_person=show == "needs_person", is_withheld=show == "withheld")
 
 
 @performs(Verb.READ_STUDY)
@@ -129,6 +133,17 @@ async def requeue(parts: PartsHere, deed: DeedHere, request: Request, study_inst
     return RedirectResponse(f"/studies/{study_instance_uid}?requeued={count}", 303)
 
 
+@performs(Verb.RESEND)
+async def resend(parts: PartsHere, deed: DeedHere, request: Request, study_instance_uid: StudyUid) -> Response:
+    """What was delivered of this study to one destination is sent again, by the rules of REST; then the page again."""
+    try:
+        order = resending.ResendOrder.model_validate({"destination": form_of(await request.body())("destination")})
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from error
+    done = await run_in_threadpool(resending.resend, parts, deed, study_instance_uid, order)
+    return RedirectResponse(f"/studies/{study_instance_uid}?requeued={len(done.due)}", 303)
+
+
 def _order(stage: str, study_instance_uid: str) -> RequeueOrder:
     try:
         return RequeueOrder.model_validate({"stage": stage, "study_instance_uid": study_instance_uid})
@@ -139,7 +154,8 @@ def _order(stage: str, study_instance_uid: str) -> RequeueOrder:
 def _requeue(parts: Parts, deed: Deed, order: RequeueOrder) -> int:
     if parts.requeue is None:
         raise HTTPException(404, "This process cannot change the ledger.")
-    return operations.requeue(parts, deed, order)["requeued"]
+    count: int = operations.requeue(parts, deed, order)["requeued"]
+    return count
 
 
 @performs(_NO_STUDY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -10,8 +11,10 @@ from hilum.api.pages.result_box import ResultBox, result_box
 from hilum.api.pages.timeline import Event, timeline
 from hilum.api.pages.words import Chip, Moment, chip, count, meaning, moment, plain, reading_words, study_chip
 from hilum.domain import DeliveryState, ReadingState, Reason, Release, ResultState, StudyState
+from hilum.withholding import advice_of
 
 Item = Mapping[str, Any]
+_SAME: Final = "The stored bytes, under the same UID."
 _SOP_CLASSES: Final = {
     "1.2.840.10008.5.1.4.1.1.1": "Computed Radiography",
     "1.2.840.10008.5.1.4.1.1.1.1": "Digital X-Ray, for presentation",
@@ -44,11 +47,15 @@ class ImageBox:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A button: ended items of a stage become due again."""
+    """A button: ended items of a stage become due again, or what one destination has is sent to it again.
 
-    stage: str
+    `action`: the last part of its address; `field`: what it says there.
+    """
+
+    field: tuple[str, str]
     label: str
     explanation: str
+    action: str = "requeue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +151,23 @@ def _again(study: Item) -> Iterator[Again]:
     readings = _reading_states(study)
     failed, refused = readings.count(ReadingState.FAILED), readings.count(ReadingState.NOT_ANALYSED)
     if failed or refused:
-        yield Again("analyse", f"Read {count(failed + refused, 'image')} again", _said(failed=failed, not_analysed=refused))
+        yield Again(_stage("analyse"), f"Read {count(failed + refused, 'image')} again", _said(failed=failed, not_analysed=refused))
     if study["state"] == StudyState.FAILED:
-        yield Again("assemble", "Close the study again", "The study could not be closed.")
+        yield Again(_stage("assemble"), "Close the study again", "The study could not be closed.")
     if failed_results := sum(item["state"] == ResultState.FAILED for item in study["results"]):
-        yield Again("report", "Write the reports again", f"The documents of {count(failed_results, 'result')} could not be built.")
+        yield Again(_stage("report"), "Write the reports again", f"The documents of {count(failed_results, 'result')} could not be built.")
     if dead := sum(way["state"] == DeliveryState.DEAD for way in _ways(study["results"])):
-        yield Again("deliver", f"Send {count(dead, 'document')} again", "The stored bytes, under the same UID.")
+        yield Again(_stage("deliver"), f"Send {count(dead, 'document')} again", _SAME)
+    if withheld := [way for way in _ways(study["results"]) if way["state"] == DeliveryState.WITHHELD]:
+        advice = "; ".join(dict.fromkeys(advice_of(way["reason"], way["destination"]) for way in withheld))
+        yield Again(_stage("deliver"), f"Release {count(len(withheld), 'withheld document')}", f"Sent once its cause is gone: {advice}.")
+    sent = Counter(way["destination"] for way in _ways(_current(study)) if way["state"] == DeliveryState.DELIVERED)
+    for name, number in sent.items():
+        yield Again(("destination", name), f"Send {count(number, 'document')} to {name} again", f"If {name} has lost it. {_SAME}", "resend")
+
+
+def _stage(name: str) -> tuple[str, str]:
+    return "stage", name
 
 
 def _said(**numbers: int) -> str:

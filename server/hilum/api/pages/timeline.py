@@ -8,6 +8,7 @@ from typing import Any
 
 from hilum.api.pages.words import Chip, Moment, chip, count, document_words, duration, meaning, moment, plain, reading_words
 from hilum.domain import DeliveryState
+from hilum.withholding import advice_of
 
 Item = Mapping[str, Any]
 _STAGES = ("receive", "analyse", "assemble", "report", "deliver", "person")
@@ -70,20 +71,35 @@ def _reading(number: int, reading: Item) -> _Raw:
     )
 
 
+def _meaning(way: Item) -> str:
+    """Of a withheld delivery also what to do."""
+    if way["state"] == DeliveryState.WITHHELD:
+        return f"{meaning(way['reason'])}: {advice_of(way['reason'], way['destination'])}"
+    return meaning(way["reason"])
+
+
 def _result(result: Item) -> Iterator[_Raw]:
     what = f"Result {result['revision']} of {result['release']}"
     yield _Raw(result["created_at"], "assemble", what, chip(result["outcome"]), meaning(result["reason"]))
     for paper in result["documents"]:
         yield _Raw(paper["created_at"], "report", f"{document_words(paper['kind'])} stored")
-        yield from (_delivery(paper, way) for way in paper["deliveries"])
+        for way in paper["deliveries"]:
+            yield from _delivery(paper, way)
 
 
-def _delivery(paper: Item, way: Item) -> _Raw:
-    """A delivery that has ended at its end, another one at its next try; one in work began when its document was stored."""
+def _delivery(paper: Item, way: Item) -> Iterator[_Raw]:
+    """A delivery that has ended at its end, another one at its next try; one in work began when its document was stored.
+
+    Of one that a person made due again also when, and when it was accepted before.
+    """
     what = f"{document_words(paper['kind'])} to {way['destination']}"
     if way["state"] != DeliveryState.DELIVERED and not way["at"]:
         what += f", try {way['attempts'] + 1}" if way["attempts"] else ""
-    words = "; ".join(part for part in (meaning(way["reason"]), way["detail"] or "") if part)
+    words = "; ".join(part for part in (_meaning(way), way["detail"] or "") if part)
     if way["state"] == DeliveryState.DELIVERED and way["attempts"] > 1:
         words = f"after {count(way['attempts'], 'attempt')}"
-    return _Raw(way["at"] or way["next_try_at"] or paper["created_at"], "deliver", what, chip(way["state"]), words)
+    yield _Raw(way["at"] or way["next_try_at"] or paper["created_at"], "deliver", what, chip(way["state"]), words)
+    if way["requeued_at"]:
+        yield _Raw(way["requeued_at"], "person", f"{what}: due again")
+    if way["requeued_at"] and way["delivered_at"] and way["delivered_at"] < way["requeued_at"]:
+        yield _Raw(way["delivered_at"], "deliver", what, chip(DeliveryState.DELIVERED), "the first time")

@@ -1,0 +1,21 @@
+"""What the front page says of reports that do not arrive: sentences for people. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from hilum.withholding import Refusal
+
+
+def notices(refusals: Iterable[Refusal], withheld: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """What a destination will not get by these settings, and what is withheld from it already."""
+    for refusal in refusals:
+        yield f"{refusal.destination} {refusal.words}: {refusal.advice}."
+    for item in withheld:
+        name, reason = item["destination"], item["reason"]
+        said = f"{item['items']} withheld from {name}"
+        if item["releasable"]:
+            yield f"{said}, {item['releasable']} can be released: hilum requeue deliver --destination {name} --reason {reason}"
+        else:
+            yield f"{said} ({reason}): {item['advice']}; then restart, and requeue them."

@@ -1,0 +1,60 @@
+"""Whether reports will arrive: what destinations of these settings will not get, and what is withheld from them already."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from hilum.errors import ConfigurationError, Retry
+from hilum.settings import Settings
+from hilum.store.views import LedgerViews
+from hilum.supervisor.check import Check
+from hilum.wiring.releases import load_releases
+from hilum.withholding import in_place, refusals
+
+
+def reports(settings: Settings, *, has_ledger: bool) -> Iterator[Check]:
+    """One check for each destination. That it gets nothing of anything is a problem; that it lacks something may be meant."""
+    try:
+        releases = load_releases(settings)
+    except ConfigurationError:
+        return  # said of the releases already
+    found = refusals(settings, in_place(settings, releases, _rollouts(settings) if has_ledger else []))
+    for name in settings.destinations:
+        title, of = f"reports to {name}", [refusal for refusal in found if refusal.destination == name]
+        problem = next((refusal for refusal in of if refusal.is_all), None)
+        if problem is not None:
+            yield Check(title, ok=False, detail=f"{name} {problem.words}", advice=_sentence(problem.advice))
+        else:
+            lacks = "; ".join(f"{refusal.words}: {refusal.advice}" for refusal in of)
+            yield Check(title, ok=True, detail=f"{name} {lacks}" if lacks else "it gets those of every release that reads for it")
+
+
+def withheld(settings: Settings) -> Iterator[Check]:
+    """What could go out now and waits for a person is a problem; what the settings keep back is only counted."""
+    with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
+        try:
+            found = views.withheld(settings.destinations)
+        except Retry:  # a ledger without tables
+            return
+    for item in found:
+        name, reason = item["destination"], item["reason"]
+        if item["releasable"]:
+            command = f"hilum requeue deliver --destination {name} --reason {reason}"
+            detail = f"{item['releasable']} withheld from {name} ({reason}) can be released now"
+            yield Check(f"withheld from {name}", ok=False, detail=detail, advice=f"Restart the server, then run `{command}`.")
+        elif name in settings.destinations:
+            detail = f"{item['items']} withheld from {name} ({reason}): {item['advice']}; then restart the server and requeue them"
+            yield Check(f"withheld from {name}", ok=True, detail=detail)
+
+
+def _rollouts(settings: Settings) -> list[dict[str, object]]:
+    with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
+        try:
+            return views.rollouts()
+        except Retry:  # a ledger without tables
+            return []
+
+
+def _sentence(advice: str) -> str:
+    return f"{advice[0].upper()}{advice[1:]}."
