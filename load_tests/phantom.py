@@ -1,11 +1,13 @@
 """Synthetic chest radiographs as DICOM objects: complete and valid, ours to publish, the same for the same seed.
 
-`make_study` and `make_instance` return pydicom data sets with file meta; `save` writes them. DX (for presentation or processing),
+`make_study` and `make_instance` return pydicom data sets with file meta; `save` writes them; `python -m load_tests.phantom FILE`
+writes one and prints its Study Instance UID. DX (for presentation or processing),
 CR, and Secondary Capture with Modality CR (8 bits, as the public RSNA files are); little endian or JPEG Baseline.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -161,3 +163,18 @@ def _add_file_meta(ds: Dataset, transfer_syntax_uid: str) -> None:
     meta.TransferSyntaxUID = UID(transfer_syntax_uid)
     meta.ImplementationClassUID, meta.ImplementationVersionName = IMPLEMENTATION_UID, "HILUM_PHANTOM"
     ds.file_meta = meta
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write one image to the path that is given; print its Study Instance UID."""
+    if len(arguments) != 1:
+        print("usage: python -m load_tests.phantom FILE", file=sys.stderr)
+        return 2
+    image = make_instance()
+    save(image, arguments[0])
+    print(image.StudyInstanceUID)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -41,6 +41,7 @@ def settings_for(
     network_timeout_seconds: float = 60.0,
     maximum_parts: int = 10_000,
     api: Mapping[str, Any] | None = None,
+    destinations: Mapping[str, Destination] | None = None,
 ) -> Settings:
     """Settings of an installation in `folder`, whatever the environment says.
 
@@ -51,7 +52,7 @@ def settings_for(
         "api": Api(token=token, **(api or {})),
         "receive": Receive(reserve_bytes=reserve_bytes, network_timeout_seconds=network_timeout_seconds),
         "stow": Stow(maximum_parts=maximum_parts),
-        "destinations": {"pacs": Destination()},
+        "destinations": {"pacs": Destination(accept_untrained=True), **(destinations or {})},
     }
     return Settings.model_construct(**{**{name: field.get_default() for name, field in Settings.model_fields.items()}, **sections})
 
@@ -95,6 +96,7 @@ def open_rig(
     reserve_bytes: int = 0,
     with_studies: bool = True,
     api: Mapping[str, Any] | None = None,
+    destinations: Mapping[str, Destination] | None = None,
     **options: Any,
 ) -> Iterator[Rig]:
     """An API over a fresh ledger;
@@ -106,7 +108,7 @@ def open_rig(
     ledger, views = Ledger(ledger_url, clock), LedgerViews(ledger_url, clock)
     (folder / "metrics").mkdir(exist_ok=True)
     releases: Mapping[str, Any] = {item.id: item for item in (release(), release("vit_b16_untrained"))}
-    settings = settings_for(folder, token=token, reserve_bytes=reserve_bytes, api=api)
+    settings = settings_for(folder, token=token, reserve_bytes=reserve_bytes, api=api, destinations=destinations)
     decisions = Decisions(ledger_url, Archive(folder / "archive"), describe, sha256_of, clock)
     usual = {"requeue": ledger.requeue, "interventions": LedgerInterventions(settings, ledger), "decisions": decisions}
     rollouts = Rollouts(ledger_url, clock)

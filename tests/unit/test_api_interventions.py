@@ -49,9 +49,12 @@ def test_open_readings_are_waited_for_unless_told_otherwise(rig: Rig) -> None:
 def test_completing_a_closed_study_changes_nothing(rig: Rig) -> None:
     rig.street.walk("1.2.3", 1)
     before = rig.get("/api/v1/studies/1.2.3")
+    assert before.pop("history") == []
     answer = rig.client.post("/api/v1/studies/1.2.3/complete", json={"without_waiting": True}).json()
     assert answer == {"state": "closed", "ended_readings": 0, "waits_for": 0}
-    assert rig.get("/api/v1/studies/1.2.3") == before
+    after = rig.get("/api/v1/studies/1.2.3")
+    assert [item["verb"] for item in after.pop("history")] == ["complete"]
+    assert after == before
 
 
 def destination(rig: Rig, name: str = "pacs") -> dict[str, object]:

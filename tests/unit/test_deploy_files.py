@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hilum.settings import Settings, describe, load
+from hilum.models.catalogue import load_catalogue
+from hilum.settings import Destination, Settings, describe, load
+from hilum.withholding import in_place, refusals
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -269,11 +271,17 @@ def test_systemd_reads_the_unit(tmp_path: Path):
 def test_example_settings_load_and_are_the_defaults_but_for_the_destination():
     settings = load(DEPLOY / "hilum.toml")
     assert set(settings.destinations) == {"pacs"}
-    assert not settings.destinations["pacs"].accept_untrained
     default = Settings()
     assert settings.receive == default.receive
     assert settings.studies == default.studies
     assert settings.models == default.models
+
+
+def test_reports_of_the_examples_releases_arrive_at_its_destination():
+    settings = load(DEPLOY / "hilum.toml")
+    releases = load_catalogue(ROOT / "model_repository", settings.active_releases)
+    assert refusals(settings, in_place(settings, releases, [])) == []
+    assert not Destination().accept_untrained, "who does not ask for them gets no results of untrained weights"
 
 
 def test_what_is_commented_out_in_the_example_is_right_too(tmp_path: Path):

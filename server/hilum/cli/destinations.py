@@ -54,6 +54,10 @@ def list_destinations(config: Config = None) -> None:
         words = ["PAUSED" if item["is_paused"] else "in use" if item["is_configured"] else "not in the settings"]
         words += [f"{item[name]} {name}" for name in ("due", "waiting", "leased") if item[name]]
         words += [f"{count} dead: {reason}" for reason, count in item["dead"].items()]
+        words += [f"{count} withheld: {reason}" for reason, count in item["withheld"].items()]
+        words += [f"{item['releasable']} of them can be released: hilum requeue deliver --destination {item['name']}"] * bool(
+            item["releasable"]
+        )
         print(f"{item['name']:24} {', '.join(words)}{': ' + item['detail'] if item['detail'] else ''}")
 
 

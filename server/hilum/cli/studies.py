@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import difflib
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import closing
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -20,7 +21,13 @@ from hilum.cli.frame import (
     settings_of,
     studies_app,
 )
+from hilum.domain import ReportState
 from hilum.verbs import Thing, Verb
+
+if TYPE_CHECKING:
+    from hilum.store.views import LedgerViews
+
+_LOOK_SECONDS: Final = 0.5
 
 
 @app.command()
@@ -29,11 +36,13 @@ def study(
     uid: Annotated[str, typer.Argument(help="Study Instance UID, or SOP Instance UID of one of its images or reports.")],
     config: Config = None,
     tree: Annotated[bool, typer.Option("--tree", help="The current Structured Report as people read it, instead of JSON.")] = False,
+    wait: Annotated[
+        float | None, typer.Option(min=0, max=86400, metavar="SECONDS", help="Wait for its reports; exit status 1 if they do not arrive.")
+    ] = None,
 ) -> None:
     """Show a study: its state, images, results, documents and deliveries as JSON, or its report as a tree."""
     settings = settings_of(config)
     from hilum.api.study_answers import StudyAnswer, history_of  # noqa: PLC0415 - the same answer as REST gives
-    from hilum.report.tree import sr_text  # noqa: PLC0415 - pydicom is not needed elsewhere
     from hilum.store.audit_log import AuditLog  # noqa: PLC0415 - imports the ledger
     from hilum.store.revision import require_revision  # noqa: PLC0415 - the same
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
@@ -41,7 +50,7 @@ def study(
     with explained():
         require_revision(settings.ledger_url)
         views = LedgerViews(settings.ledger_url)
-        detail = views.study(uid) or views.study(views.study_of(uid) or "")
+        detail = _awaited(views, uid, wait or 0)
         if detail is None:
             print(f"hilum: no study, image or report {uid} in the ledger; `hilum find` looks for an Accession Number", file=sys.stderr)
             raise typer.Exit(1)
@@ -49,16 +58,36 @@ def study(
             pass  # before it is shown
         with closing(AuditLog(settings.ledger_url)) as audit:
             detail["history"] = history_of(audit, detail["study_instance_uid"])
-    if not tree:
-        print(StudyAnswer.model_validate({"disclaimer": settings.report.disclaimer, **detail}).model_dump_json(indent=2))
-        return
+        if tree:
+            print(_tree(views, detail, uid))
+        else:
+            print(StudyAnswer.model_validate({"disclaimer": settings.report.disclaimer, **detail}).model_dump_json(indent=2))
+    if wait is not None and detail["report_state"] != ReportState.DELIVERED:
+        print(f"hilum: its reports have not arrived: {detail['report_state']}; deliveries say why, and the log", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _awaited(views: LedgerViews, uid: str, seconds: float) -> dict[str, Any] | None:
+    """The study, once its reports are where they go, or after so long; None: there is none."""
+    deadline = time.monotonic() + seconds
+    while True:
+        detail = views.study(uid) or views.study(views.study_of(uid) or "")
+        is_over = detail is not None and detail["report_state"] != ReportState.OPEN
+        if is_over or time.monotonic() >= deadline:
+            return detail
+        time.sleep(min(_LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
+
+
+def _tree(views: LedgerViews, detail: Mapping[str, Any], uid: str) -> str:
+    """Its report as people read it. Exit status 1 where there is none."""
+    from hilum.report.tree import sr_text  # noqa: PLC0415 - pydicom is not needed elsewhere
+
     current = _current_report(detail)
-    with explained():
-        found = None if current is None else views.document(current)
+    found = None if current is None else views.document(current)
     if found is None:
         print(f"hilum: study {uid} has no Structured Report of its current result; run without --tree to see why", file=sys.stderr)
         raise typer.Exit(1)
-    print(sr_text(found["content"]))
+    return sr_text(found["content"])
 
 
 def _current_report(detail: Mapping[str, Any]) -> int | None:
@@ -118,48 +147,6 @@ def requeue(
     for item in kept:
         if destination in (None, item["destination"]) and reason in (None, item["reason"]):
             print(f"{item['items']} stay withheld from {item['destination']} ({item['reason']}): {item['advice']}; then repeat this")
-
-
-@app.command()
-@performs(Verb.RESEND)
-def resend(
-    uid: Annotated[str, typer.Argument(help="Study Instance UID, or SOP Instance UID of one report.")],
-    config: Config = None,
-    to: Annotated[str | None, typer.Option(help="Only to this destination; left out: to each that has accepted it.")] = None,
-) -> None:
-    """Send the delivered reports of a study, or one of them, again: the stored bytes, under the same UID.
-
-    For a receiver that has lost them. One that still has them meets the same object, which changes nothing there. Exit status 1: nothing
-    was there to be sent; it says why.
-    """
-    settings = migrated_settings(config)
-    from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
-    from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
-
-    if to is not None and to not in settings.destinations:
-        print(f"hilum: no destination {to!r} in the settings; known: {', '.join(settings.destinations) or 'none'}", file=sys.stderr)
-        raise typer.Exit(2)
-    with explained(), acting(settings) as deed:
-        views = LedgerViews(settings.ledger_url)
-        deed.study_instance_uid = study_uid = uid if views.has_study(uid) else views.study_of(uid)
-        deed.detail = to and f"to {to}"
-        chosen = {"sop_instance_uid": None if study_uid == uid else uid, "destination_name": to}
-        done = study_uid and Ledger(settings.ledger_url).resend(study_uid, **chosen, among=settings.destinations, deed=deed)
-        if not done:
-            print(f"hilum: no study or report {uid} in the ledger; `hilum find` looks for an Accession Number", file=sys.stderr)
-            raise typer.Exit(1)
-        for item in done.left:
-            print(f"hilum: {_document(item)}: {item['why']}", file=sys.stderr)
-        if not done.due:
-            if not done.left:
-                print(f"hilum: nothing of {uid} was delivered{f' to {to}' if to else ''}; `hilum study {uid}` shows it", file=sys.stderr)
-            raise typer.Exit(1)
-    for item in done.due:
-        print(f"{_document(item)}: due again")
-
-
-def _document(item: Mapping[str, Any]) -> str:
-    return f"{item['document']} {item['sop_instance_uid'] or ''}".rstrip() + f" to {item['destination']}"
 
 
 def _require_reason(stage: str, reason: str) -> None:

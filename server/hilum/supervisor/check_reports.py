@@ -20,14 +20,16 @@ def reports(settings: Settings, *, has_ledger: bool) -> Iterator[Check]:
     except ConfigurationError:
         return  # said of the releases already
     found = refusals(settings, in_place(settings, releases, _rollouts(settings) if has_ledger else []))
-    for name in settings.destinations:
+    for name, destination in settings.destinations.items():
         title, of = f"reports to {name}", [refusal for refusal in found if refusal.destination == name]
         problem = next((refusal for refusal in of if refusal.is_all), None)
         if problem is not None:
             yield Check(title, ok=False, detail=f"{name} {problem.words}", advice=_sentence(problem.advice))
         else:
             lacks = "; ".join(f"{refusal.words}: {refusal.advice}" for refusal in of)
-            yield Check(title, ok=True, detail=f"{name} {lacks}" if lacks else "it gets those of every release that reads for it")
+            said = f"{name} {lacks}" if lacks else "it gets those of every release that reads for it"
+            test = ", of untrained weights too: ONLY for a test PACS (accept_untrained)" if destination.accept_untrained else ""
+            yield Check(title, ok=True, detail=f"{said}{test}")
 
 
 def withheld(settings: Settings) -> Iterator[Check]:
