@@ -12,6 +12,8 @@ from typing import Any, Final
 from hilum.domain import Release, RolloutState
 from hilum.settings import Destination, Settings
 
+_NO_HEAT_MAP: Final = "no_heat_map"
+
 
 @dataclass(frozen=True, slots=True)
 class Subject:
@@ -90,7 +92,8 @@ class Refusal:
     def words(self) -> str:
         """One sentence for people."""
         whose = f" of {', '.join(self.of)}" if self.of else ""
-        return f"gets {'nothing' if self.is_all else 'no reports'}{whose}: {self.why}"
+        what = "nothing" if self.is_all else "no heat maps" if self.reason == _NO_HEAT_MAP else "no reports"
+        return f"gets {what}{whose}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +165,10 @@ def _heat_maps(settings: Settings, name: str, destination: Destination, paths: S
     is_all = destination.documents == ("heatmap",)
     if settings.report.intended_use == "triage":
         why = "it asks for heat maps, and report.intended_use is triage"
-        yield Refusal(name, "no_heat_map", (), is_all, why, 'set documents = ["sr"] there, or another report.intended_use')
+        yield Refusal(name, _NO_HEAT_MAP, (), is_all, why, 'set documents = ["sr"] there, or another report.intended_use')
         return
     without = tuple(dict.fromkeys(path.release.id for path in paths if not path.release.has_cam))
     if without:
         every = is_all and all(not path.release.has_cam for path in paths)
         why = "it asks for heat maps, and these releases have no class activation maps"
-        yield Refusal(name, "no_heat_map", without, every, why, 'set documents = ["sr"] there, or have a release with maps read')
+        yield Refusal(name, _NO_HEAT_MAP, without, every, why, 'set documents = ["sr"] there, or have a release with maps read')

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from structlog.testing import capture_logs
 
 from hilum.deliver import ClassRefused
 from hilum.domain import SR_LADDER, DeliveryJob, DeliveryState, Document, ReadingState, Reason, ReportJob
@@ -83,6 +84,22 @@ def run(scenario: Any) -> Any:
 
 def test_an_analysed_study_goes_to_all(tmp_path: Path) -> None:
     assert run(routed(tmp_path, job(is_analysed=True))) == {"sr": ("quiet", "asking"), "json": ("json",)}
+
+
+def test_a_report_is_one_line_in_the_log_without_what_it_found(tmp_path: Path) -> None:
+    claimed = job(is_analysed=True)
+    with capture_logs() as lines:
+        run(routed(tmp_path, claimed))
+    (line,) = [line for line in lines if line["event"] == "study_reported"]
+    assert (line["study_instance_uid"], line["release"], line["revision"]) == (
+        claimed.result.study_instance_uid,
+        RELEASE.id,
+        claimed.result.revision,
+    )
+    assert (line["images"], line["images_used"], line["findings"]) == (1, 1, len(claimed.result.findings))
+    assert line["destinations"] == "asking, json, quiet"
+    known = {"event", "log_level", "room", "study_instance_uid", "release", "revision", "outcome", "reason"}
+    assert set(line) == {*known, "images", "images_used", "findings", "destinations"}, "neither a score nor a decision"
 
 
 def test_that_nothing_was_analysed_goes_where_it_was_asked_for(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from hilum.domain import Document, Instance, Lane
 from hilum.errors import ConfigurationError
@@ -215,3 +216,20 @@ def test_back_to_the_sender_only_where_its_port_is_known(ledger: Ledger) -> None
     for unknown in ({"host": ""}, {"host": "10.0.0.7", "calling": "MOD2"}):
         new = address(settings, ledger, "HILUM", **unknown)
         assert (new.destinations, new.withheld) == ((), {"back": "sender_unknown"})
+
+
+def test_what_is_withheld_stands_in_the_log_with_what_to_do_and_nothing_of_the_patient(ledger: Ledger) -> None:
+    settings = make(destinations={"back": {"kind": "sender", "ports": {"MOD1": 104}}}, routes={})
+    with capture_logs() as lines:
+        address(settings, ledger, "HILUM", host="10.0.0.7", calling="MOD2")
+    (line,) = lines
+    assert (line["event"], line["log_level"], line["destination"], line["reason"]) == (
+        "document_withheld",
+        "warning",
+        "back",
+        "sender_unknown",
+    )
+    assert line["advice"] == (
+        "name its AE Title and port in destinations.back.ports; then restart and `hilum requeue deliver --destination back`"
+    )
+    assert set(line) == {"event", "log_level", "room", "study_instance_uid", "release", "document", "destination", "reason", "advice"}
