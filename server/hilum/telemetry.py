@@ -144,6 +144,7 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("stage", "lane", "destination"),
     ),
     "hilum_stuck_items": ("Items that failed or are dead and need a person.", ("stage", "destination")),
+    "hilum_withheld_documents": ("Documents that the settings keep from this destination, by reason.", ("destination", "reason")),
     "hilum_destination_paused": ("1 if a person paused deliveries to this destination.", ("destination",)),
     "hilum_processes": ("Processes whose heartbeat is fresh.", ("role",)),
     "hilum_processes_ready": ("Processes that say that they can work.", ("role",)),

@@ -114,6 +114,30 @@ def test_who_follows_from_nothing_meets_what_was_there_before_the_order_of_chang
         assert views.list_changed(cursor=cursor) == ([], cursor)
 
 
+def test_what_was_withheld_before_it_had_a_state_can_be_released(full: str) -> None:
+    """But nothing of results that newer ones have replaced, and nothing that was cancelled for another reason."""
+    _back_to(full, "0011")
+    engine = create_engine(full)
+    with engine.begin() as connection:
+        ids = connection.execute(text("SELECT id FROM delivery ORDER BY id")).scalars().all()
+        for row_id, reason in zip(ids[-3:], ("untrained_weights", "sender_unknown", "destination_forgotten"), strict=True):
+            said = {"row": row_id, "reason": reason}
+            connection.execute(text("UPDATE delivery SET state = 'cancelled', reason = :reason WHERE id = :row"), said)
+        of_old = "SELECT d.id FROM document d JOIN result r ON r.id = d.result_id WHERE r.is_current = false"
+        cancel = f"UPDATE delivery SET state = 'cancelled', reason = 'untrained_weights' WHERE document_id IN ({of_old})"
+        replaced = connection.execute(text(cancel)).rowcount
+    engine.dispose()
+    migrate(full)
+    found = [(row["state"], row["reason"]) for row in contents(full)["delivery"]]
+    assert [state for state, reason in found if reason == "destination_forgotten"] == ["cancelled"]
+    assert found.count(("cancelled", "untrained_weights")) == replaced > 0
+    withheld = [(state, reason) for state, reason in found if state == "withheld"]
+    assert withheld == [(state, reason) for state, reason in found[-3:] if state == "withheld"]
+    assert "withheld" in {state for state, _ in withheld}
+    _back_to(full, "0011")
+    assert {row["state"] for row in contents(full)["delivery"]} == {"cancelled", "delivered"}
+
+
 def test_what_was_promised_before_it_was_written_down_is_taken_for_promised(full: str) -> None:
     """All that an asker had sent by then: of what it asked for nothing is left."""
     _back_to(full, "0006")

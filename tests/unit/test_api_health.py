@@ -187,6 +187,7 @@ def test_the_scrape_tells_the_state_of_the_street(rig: Rig) -> None:
     assert found["hilum_queue_items", ("report", "urgent", "", "due")] == 0
     assert found["hilum_stuck_items", ("analyse", "")] == 1
     assert found["hilum_stuck_items", ("deliver", "pacs")] == 0
+    assert found["hilum_withheld_documents", ("pacs", "untrained_weights")] == 0
     assert found["hilum_studies_recorded", ()] == 2
     assert found["hilum_instances_recorded", ()] == 3
     assert found["hilum_role_ready", ("receive",)] == 1

@@ -129,6 +129,7 @@ def test_the_front_page_and_the_destinations_say_what_does_not_arrive_and_what_t
     page = text_of(rig, "/")
     assert "clinic gets nothing of densenet121_untrained@1" in page
     assert "1 withheld from clinic (untrained_weights): if clinic is a test PACS, set destinations.clinic.accept_untrained = true" in page
+    assert 'hilum_withheld_documents{destination="clinic",reason="untrained_weights"} 1.0' in rig.client.get("/metrics").text
     found = {item["name"]: item for item in rig.get("/api/v1/destinations")["destinations"]}
     assert (found["clinic"]["withheld"], found["clinic"]["releasable"]) == ({"untrained_weights": 1}, 0)
     assert [(item["reason"], item["of"], item["is_all"]) for item in found["clinic"]["refusals"]] == [

@@ -15,6 +15,7 @@ from hilum.settings import Settings
 from hilum.store.archive import Archive, Free
 from hilum.store.views import LedgerViews
 from hilum.telemetry import Sample
+from hilum.withholding import BY_REASON
 
 Item = Mapping[str, Any]
 _OTHER = "other"  # a destination that is no longer configured: names are labels only while they are bounded
@@ -64,6 +65,7 @@ class Observer:
         known = set(self.settings.destinations)
         yield from _of_queues(self.views.queues(), known)
         yield from _of_stuck(self.views.stuck(), known)
+        yield from _of_withheld(self.views.withheld({}), known)
         held = self.views.retention_state().held
         yield from (("hilum_retention_held", (reason,), is_held) for reason, is_held in held.items())
         totals = self.views.totals()
@@ -122,6 +124,13 @@ def _of_stuck(stuck: Iterable[Mapping[str, Any]], known: set[str]) -> Iterator[S
     for item in stuck:
         counts[item["stage"], _label(item["destination"], known)] += item["items"]
     yield from (("hilum_stuck_items", labels, count) for labels, count in counts.items())
+
+
+def _of_withheld(withheld: Iterable[Mapping[str, Any]], known: set[str]) -> Iterator[Sample]:
+    counts = Counter({(name, reason): 0 for name in sorted(known) for reason in BY_REASON})
+    for item in withheld:
+        counts[_label(item["destination"], known), item["reason"]] += item["items"]
+    yield from (("hilum_withheld_documents", labels, count) for labels, count in counts.items())
 
 
 def _labels_of(item: Mapping[str, Any]) -> tuple[str, ...]:
