@@ -41,6 +41,7 @@ OPERATIONS = [
     "POST /api/v1/destinations/{name}/forget",
     "POST /api/v1/commitments/forget",
     "POST /api/v1/studies/{study_instance_uid}/complete",
+    "POST /api/v1/studies/{study_instance_uid}/resend",
     "POST /api/v1/erase",
     "POST /api/v1/destinations/{name}/probe",
     "POST /api/v1/conflicts/{conflict}/keep",

@@ -284,7 +284,7 @@ class Requeued(Answer):
     """How many items became due again."""
 
     requeued: int
-    withheld: list[WithheldAnswer] = Field(description="Of `deliver`: what stays withheld of what was asked for, and why.")
+    withheld: list[WithheldAnswer] = Field([], description="What stays withheld of what was asked for, and why; left out: nothing.")
 
 
 class CheckAnswer(Answer):

@@ -145,7 +145,7 @@ def _say(deed: Deed, order: RequeueOrder) -> None:
     deed.detail = " ".join(filter(None, (order.reason, order.destination and f"to {order.destination}"))) or None
 
 
-@writing.post("/requeue", response_model=Requeued, responses=documented(400, 404), summary="Do it again")
+@writing.post("/requeue", response_model=Requeued, response_model_exclude_unset=True, responses=documented(400, 404), summary="Do it again")
 @performs(Verb.REQUEUE)
 def requeue(parts: PartsHere, deed: DeedHere, order: RequeueOrder) -> Mapping[str, Any]:
     """Ended items become due again with a clean record. Documents are sent with the bytes that were stored, under the same UID.
@@ -162,7 +162,8 @@ def requeue(parts: PartsHere, deed: DeedHere, order: RequeueOrder) -> Mapping[st
         raise HTTPException(404, f"It is not in the settings; POST {API_PREFIX}/destinations/{{name}}/forget gives up what waits for it.")
     chosen = {"reason": order.reason, "study_uid": order.study_instance_uid, "destination_name": order.destination}
     count = parts.requeue(order.stage, **chosen, among=known, deed=deed)
-    return {"requeued": count, "withheld": _still_withheld(parts, order) if order.stage == "deliver" else []}
+    withheld = _still_withheld(parts, order) if order.stage == "deliver" else []
+    return {"requeued": count, **({"withheld": withheld} if withheld else {})}
 
 
 def _still_withheld(parts: Parts, order: RequeueOrder) -> list[dict[str, Any]]:
