@@ -142,14 +142,25 @@ def test_a_replaced_report_is_not_sent_again(delivered: Street) -> None:
     [
         ("dead", "sop_class_refused", "it was not delivered (sop_class_refused); mend that, then requeue it"),
         ("withheld", "untrained_weights", "it was withheld (untrained_weights)"),
-        ("cancelled", "class_ladder", "it was never delivered (class_ladder)"),
+        ("cancelled", "destination_forgotten", "it was never delivered (destination_forgotten)"),
     ],
 )
 def test_what_never_arrived_is_not_sent_again(delivered: Street, state: str, reason: str, said: str) -> None:
     with delivered.ledger._engine.begin() as connection:
         connection.execute(update(schema.delivery).values(state=state, reason=reason))
-    assert all(item.startswith(said) for item in why(resend(delivered)))
+    found = why(resend(delivered))
+    assert len(found) == 2
+    assert all(item.startswith(said) for item in found)
     assert set(states(delivered).values()) == {state}
+
+
+def test_of_a_report_that_went_in_another_class_that_one_alone_goes_again(delivered: Street) -> None:
+    with delivered.ledger._engine.begin() as connection:
+        connection.execute(
+            update(schema.delivery).where(schema.delivery.c.destination == "lab").values(state="cancelled", reason="class_ladder")
+        )
+    found = resend(delivered)
+    assert ([item["destination"] for item in found.due], found.left) == (["pacs"], [])
 
 
 def test_what_would_be_withheld_now_is_not_sent_again(delivered: Street) -> None:

@@ -220,10 +220,11 @@ def test_a_study_that_nobody_receives_counts_from_its_report(street: Street, clo
     assert retention.release(older_than(clock, 1)) == 1000
 
 
-def test_a_cancelled_delivery_holds_nothing_up(street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
+@pytest.mark.parametrize("state", ["cancelled", "withheld"])
+def test_what_is_not_sent_holds_nothing_up(state: str, street: Street, clock: Clock, archive: Archive, retention: Retention) -> None:
     undelivered(street)
     with street.ledger._engine.begin() as connection:
-        connection.execute(update(schema.delivery).values(state="cancelled", reason="untrained_weights", finished_at=clock.now))
+        connection.execute(update(schema.delivery).values(state=state, reason="untrained_weights", finished_at=clock.now))
     clock.now += HOUR + 1
     assert retention.release(older_than(clock, 1)) == 1000
 

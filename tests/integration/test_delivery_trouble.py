@@ -234,6 +234,20 @@ def test_a_dead_letter_says_why_and_can_be_requeued(server: Hilum, places: Place
     assert [item.SOPInstanceUID for item in stored(places.stubborn, uid)] == [dead["sop_instance_uid"]]
 
 
+def test_a_report_that_a_person_sends_again_comes_as_what_it_was(server: Hilum, places: Places, study: tuple[str, list[Path]]) -> None:
+    uid, _ = study
+    before, (lying,) = list(places.full.came), in_orthanc(places.orthanc, uid)
+    for name in ("full", "orthanc", "text"):
+        assert len(server.post(f"/api/v1/studies/{uid}/resend", json={"destination": name}).json()["due"]) == 1
+    for name in ("full", "orthanc", "text"):
+        wait_for(lambda name=name: is_delivered(server, uid, name), what=f"{name}, again")
+    assert places.full.came[len(before) :] == before[-1:], "the same bytes under the same UID, once more"
+    assert [item.SOPInstanceUID for item in in_orthanc(places.orthanc, uid)] == [lying.SOPInstanceUID]
+    assert {item.SOPClassUID.name for item in stored(places.text, uid)} == {"Basic Text SR Storage"}
+    history = server.get(f"/api/v1/studies/{uid}").json()["history"]
+    assert [(item["verb"], item["detail"]) for item in history] == [("resend", f"to {name}") for name in ("text", "orthanc", "full")]
+
+
 def test_a_late_image_leaves_one_current_report_everywhere(server: Hilum, places: Places, study: tuple[str, list[Path]]) -> None:
     uid, second = study
     assert send_to(server, second).is_ok

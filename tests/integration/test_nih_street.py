@@ -149,4 +149,4 @@ def test_untrained_results_never_reach_a_destination_that_did_not_ask(server: Hi
         deliveries = {
             one["destination"]: one for document in result["documents"] if document["kind"] == "sr" for one in document["deliveries"]
         }
-        assert (deliveries["clinic"]["state"], deliveries["clinic"]["reason"]) == ("cancelled", "untrained_weights")
+        assert (deliveries["clinic"]["state"], deliveries["clinic"]["reason"]) == ("withheld", "untrained_weights")

@@ -56,7 +56,7 @@ def wait_for_results(server: Hilum, study_uid: str, count: int) -> list[dict[str
     def is_there() -> bool:
         results = detail(server, study_uid).get("results", [])
         sent = [one["state"] for document in results[0]["documents"] for one in document["deliveries"]] if results else []
-        return len(results) == count and bool(sent) and set(sent) <= {"delivered", "cancelled"}
+        return len(results) == count and bool(sent) and set(sent) <= {"delivered", "cancelled", "withheld"}
 
     wait_for(is_there, what=f"{count} results")
     return list(reversed(detail(server, study_uid)["results"]))

@@ -66,7 +66,7 @@ def all_delivered(server: Hilum, study_uid: str, results: int = 1) -> bool:
     """So many results, the last of them reported, and nothing left to send."""
     found = detail(server, study_uid).get("results", [])
     deliveries = [one for result in found for document in result["documents"] for one in document["deliveries"]]
-    is_sent = all(one["state"] in ("delivered", "cancelled") for one in deliveries)
+    is_sent = all(one["state"] in ("delivered", "cancelled", "withheld") for one in deliveries)
     return len(found) == results and all(result["state"] in ("reported", "superseded") for result in found) and is_sent
 
 

@@ -15,6 +15,7 @@ from hilum.store.schema import delivery, document, result, study
 from hilum.withholding import advice_of, cause_of
 
 Item = dict[str, Any]
+_LADDER: Final = "class_ladder"  # the same report has gone in another SOP Class, and goes in that one again
 _COLUMNS: Final = (
     delivery.c.id,
     delivery.c.destination,
@@ -55,7 +56,7 @@ def resend(
         return None
     found = Resent()
     for row in rows:
-        if destination_name not in (None, row.destination):
+        if destination_name not in (None, row.destination) or (sop_instance_uid is None and row.reason == _LADDER):
             continue
         said = {"destination": row.destination, "document": row.kind, "sop_instance_uid": row.sop_instance_uid}
         why = _why_not(row, destinations)
