@@ -194,6 +194,7 @@ def cancel(connection: Connection, chosen: ColumnElement[bool], reason: str, now
     said = {
         "state": case((has_it, DeliveryState.DELIVERED), else_=DeliveryState.CANCELLED),
         "reason": case((has_it, null()), else_=reason),
+        "detail": case((has_it, null()), else_=delivery.c.detail),
     }
     cancelled = {**said, "attempts": tried, **ended}
     return connection.execute(update(delivery).where(chosen).values(cancelled)).rowcount
