@@ -59,14 +59,14 @@ class _Program:
         self.folder.mkdir(parents=True)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def _start(self, command: list[str], port: int) -> None:
+    def _start(self, command: list[str], *ports: int) -> None:
         with (self.folder / "log.txt").open("wb") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log)
         for _ in range(150):
-            if _listens(port):
+            if all(map(_listens, ports)):
                 return
             time.sleep(0.1)
-        raise RuntimeError(f"{command[0]} does not listen on port {port}; see {self.folder / 'log.txt'}")
+        raise RuntimeError(f"{command[0]} does not listen on {' and '.join(map(str, ports))}; see {self.folder / 'log.txt'}")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         """Stop it."""
@@ -109,7 +109,7 @@ class Orthanc(_Program):
         }
         path = self.folder / "orthanc.json"
         path.write_text(json.dumps(configuration), encoding="utf-8")
-        self._start([self.program() or "Orthanc", str(path)], self.http_port)
+        self._start([self.program() or "Orthanc", str(path)], self.http_port, self.dicom_port)
         return self
 
     def fetch(self, sop_instance_uid: str) -> Path | None:
