@@ -617,6 +617,13 @@ class Destination(_Section):
             raise ValueError('a dicom destination cannot take "json"; use documents = ["sr"] or ["sr", "heatmap"]')
         return self
 
+    @property
+    def address(self) -> str:
+        """Where its documents go, for people."""
+        if self.kind == "folder":
+            return str(self.path)
+        return "the sender of each study" if self.kind == "sender" else f"{self.ae_title}@{self.host}:{self.port}"
+
     @field_validator("sr_classes")
     @classmethod
     def _follow_the_ladder(cls, value: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from contextlib import suppress
+from datetime import date, datetime
+from typing import Annotated, Final
 
 from fastapi import Path, Query
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, PlainSerializer, StringConstraints, WithJsonSchema
 
 from hilum.moments import iso
 
@@ -16,6 +19,26 @@ UID_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
 AE_PATTERN = r"^[ -\[\]-~]{1,16}$"
 """PS3.5 6.2, VR AE: the default repertoire without backslash and control characters."""
 RELEASE_PATTERN = r"^[A-Za-z0-9._-]+@[A-Za-z0-9._-]+$"
+# PS3.5 6.2, VR LO: at most 64 characters, no backslash, no control character, and spaces around it do not count.
+_CHARACTER: Final = "!-\\[\\]-~\u00a1-\uffff"
+_IDENTIFIER: Final = f"^[{_CHARACTER}]([ {_CHARACTER}]*[{_CHARACTER}])?$"
+
+
+def _identifier(value: str) -> str:
+    """Raise ValueError for what no header can hold; in other words than a pattern's own."""
+    if not re.fullmatch(_IDENTIFIER, value):
+        raise ValueError("no backslash, no control character, and no space around it (PS3.5 6.2)")
+    return value
+
+
+def _day(value: object) -> object:
+    """Of text, as a browser or DICOM writes a day. Raises ValueError."""
+    if not isinstance(value, str):
+        return value
+    for form in ("%Y-%m-%d", "%Y%m%d"):
+        with suppress(ValueError):
+            return datetime.strptime(value, form).date()  # noqa: DTZ007 - a day has no zone
+    raise ValueError("no date: write it like 2026-11-20")
 
 
 def _is_written_out(value: object) -> object:
@@ -30,7 +53,15 @@ Moment = Annotated[
     PlainSerializer(iso, return_type=str),
     WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-11-20T08:31:02.120Z"]}, mode="serialization"),
 ]
+Day = Annotated[date, BeforeValidator(_day)]
 QueryMoment = Annotated[AwareDatetime, BeforeValidator(_is_written_out)]
+Identifier = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=64),
+    AfterValidator(_identifier),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 64, "pattern": _IDENTIFIER}),
+]
+"""Patient ID, its issuer, or Accession Number, as somebody asks for it."""
 StudyUid = Annotated[
     str,
     Path(

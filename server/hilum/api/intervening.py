@@ -11,12 +11,14 @@ from pydantic import ConfigDict, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
 from hilum.api.deeds import AuditedRoute, DeedHere
-from hilum.api.fields import AE_PATTERN, API_PREFIX, UID_PATTERN, Answer, StudyUid
+from hilum.api.destination_answers import DestinationList, DestinationState
+from hilum.api.fields import AE_PATTERN, API_PREFIX, UID_PATTERN, Answer, Identifier, StudyUid
 from hilum.api.guard import guarded
 from hilum.api.parts import Interventions, Parts, PartsHere
 from hilum.api.probing import DestinationName
 from hilum.api.problems import documented
 from hilum.domain import Scope, StudyState
+from hilum.settings import Destination
 from hilum.store.audit_log import Deed
 from hilum.verbs import NoVerb, Thing, Verb, performs
 
@@ -24,46 +26,7 @@ listing = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedR
 router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.OPERATE))
 erasing = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.ERASE))
 _NO_STUDY = NoVerb("it shows queues, and no study")
-# PS3.5 6.2, VR LO: at most 64 characters, no backslash, no control character, and spaces around it do not count.
-_CHARACTER = "!-\\[\\]-~\u00a1-\uffff"
-_Identifier = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=f"^[{_CHARACTER}]([ {_CHARACTER}]*[{_CHARACTER}])?$")]
-
 _Uid = Annotated[str, StringConstraints(max_length=64, pattern=UID_PATTERN)]
-
-
-class RefusalAnswer(Answer):
-    """What a destination will not get, and what to do about it."""
-
-    reason: str = Field(examples=["untrained_weights"])
-    of: list[str] = Field(description="The releases, or the senders, whose reports stay away.")
-    is_all: bool = Field(description="Nothing else will get there either.")
-    why: str
-    advice: str
-
-
-class DestinationState(Answer):
-    """A receiver of documents and its queue."""
-
-    name: str = Field(examples=["pacs"])
-    is_configured: bool = Field(
-        description="False: it is no longer in the settings, but has rows; nothing is delivered to it. See /forget."
-    )
-    is_paused: bool
-    owner: str | None = Field(description="The dispatcher that serves it now.")
-    due: int
-    waiting: int = Field(description="Due later: the pause between tries runs.")
-    leased: int = Field(description="In work.")
-    dead: dict[str, int] = Field(description="Deliveries that need a person, by reason; then POST /api/v1/requeue.")
-    withheld: dict[str, int] = Field(description="Reports that the settings keep from it, by reason.")
-    releasable: int = Field(description="Withheld reports whose cause is gone; POST /api/v1/requeue releases them.")
-    refusals: list[RefusalAnswer] = Field(default=[], description="What it will not get by these settings; in the list alone.")
-    detail: str | None = Field(description="What the last try met, where deliveries wait.")
-
-
-class DestinationList(Answer):
-    """All destinations, by name."""
-
-    destinations: list[DestinationState]
 
 
 class ForgottenAnswer(Answer):
@@ -110,8 +73,8 @@ class PatientToErase(Answer):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"patient_id": "4711"}]})
 
-    patient_id: _Identifier = Field(description="Patient ID (0010,0020), the whole of it.")
-    issuer_of_patient_id: _Identifier | None = Field(None, description="Issuer of Patient ID (0010,0021); left out: whichever issued it.")
+    patient_id: Identifier = Field(description="Patient ID (0010,0020), the whole of it.")
+    issuer_of_patient_id: Identifier | None = Field(None, description="Issuer of Patient ID (0010,0021); left out: whichever issued it.")
     is_dry_run: bool = Field(default=False, description="Only count what would be erased.")
 
 
@@ -144,9 +107,21 @@ class ErasedAnswer(Answer):
 @performs(_NO_STUDY)
 def list_destinations(parts: PartsHere) -> Mapping[str, Any]:
     """Every destination with its queue, paused or not."""
-    found = parts.views.destination_states(parts.settings.destinations)
+    return {"destinations": destination_states(parts)}
+
+
+def destination_states(parts: Parts) -> list[dict[str, Any]]:
+    """Every destination as REST and the page show it, by name."""
+    configured = parts.settings.destinations
     known = parts.refusals(parts.views.rollouts())
-    return {"destinations": [{**item, "refusals": [asdict(of) for of in known if of.destination == item["name"]]} for item in found]}
+    return [
+        {**item, **_place(configured.get(item["name"])), "refusals": [asdict(of) for of in known if of.destination == item["name"]]}
+        for item in parts.views.destination_states(configured)
+    ]
+
+
+def _place(destination: Destination | None) -> dict[str, str | None]:
+    return {"kind": None, "address": None} if destination is None else {"kind": destination.kind, "address": destination.address}
 
 
 @router.post("/destinations/{name}/pause", response_model=DestinationState, responses=documented(404), summary="Pause a destination")
@@ -196,7 +171,7 @@ def _pause(parts: Parts, deed: Deed, name: str, *, is_paused: bool) -> Mapping[s
     if name not in parts.settings.destinations:
         raise HTTPException(404, "There is no such destination in the settings.")
     _verbs(parts).pause(name, is_paused=is_paused, deed=deed)
-    return next(item for item in parts.views.destination_states(parts.settings.destinations) if item["name"] == name)
+    return next(item for item in destination_states(parts) if item["name"] == name)
 
 
 @router.post(

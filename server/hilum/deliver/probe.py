@@ -51,7 +51,7 @@ def probe(name: str, destination: Destination) -> Probe:
     """Look, and leave nothing behind: no object is sent. Never raises; what went wrong is in `detail`."""
     if destination.kind == "sender":
         detail = f"back to {', '.join(destination.ports)}: where that is, is known when a study has come"
-        return Probe(name, "the sender of each study", is_ok=True, detail=detail)
+        return Probe(name, destination.address, is_ok=True, detail=detail)
     return _probe_folder(name, destination) if destination.kind == "folder" else _probe_dicom(name, destination)
 
 
@@ -60,8 +60,8 @@ def _probe_folder(name: str, destination: Destination) -> Probe:
     assert folder is not None, "settings refuse a folder destination without path"
     existing = folder if folder.exists() else folder.parent
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        return Probe(name, str(folder), is_ok=False, detail=f"{existing} is no folder that this user may write in; make it one")
-    return Probe(name, str(folder), is_ok=True, detail="writable" if folder.exists() else "will be made with the first document")
+        return Probe(name, destination.address, is_ok=False, detail=f"{existing} is no folder that this user may write in; make it one")
+    return Probe(name, destination.address, is_ok=True, detail="writable" if folder.exists() else "will be made with the first document")
 
 
 def _probe_dicom(name: str, destination: Destination) -> Probe:

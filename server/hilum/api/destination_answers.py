@@ -1,0 +1,54 @@
+"""What `/destinations` answers: where reports go, and what holds them up."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from hilum.api.fields import Answer, Moment
+
+
+class RefusalAnswer(Answer):
+    """What a destination will not get, and what to do about it."""
+
+    reason: str = Field(examples=["untrained_weights"])
+    of: list[str] = Field(description="The releases, or the senders, whose reports stay away.")
+    is_all: bool = Field(description="Nothing else will get there either.")
+    why: str
+    advice: str
+
+
+class DeadAnswer(Answer):
+    """A document that was given up."""
+
+    reason: str | None = Field(examples=["refused_0122"])
+    detail: str | None = Field(description="What its last try met.")
+    at: Moment
+
+
+class DestinationState(Answer):
+    """A receiver of documents and its queue."""
+
+    name: str = Field(examples=["pacs"])
+    kind: str | None = Field(description="As in the settings; null: it is no longer there.", examples=["dicom"])
+    address: str | None = Field(description="Where its documents go.", examples=["PACS@10.0.0.5:104"])
+    is_configured: bool = Field(
+        description="False: it is no longer in the settings, but has rows; nothing is delivered to it. See /forget."
+    )
+    is_paused: bool
+    owner: str | None = Field(description="The dispatcher that serves it now.")
+    due: int
+    waiting: int = Field(description="Due later: the pause between tries runs.")
+    leased: int = Field(description="In work.")
+    dead: dict[str, int] = Field(description="Deliveries that need a person, by reason; then POST /api/v1/requeue.")
+    withheld: dict[str, int] = Field(description="Reports that the settings keep from it, by reason.")
+    releasable: int = Field(description="Withheld reports whose cause is gone; POST /api/v1/requeue releases them.")
+    refusals: list[RefusalAnswer] = Field(description="What it will not get by these settings.")
+    detail: str | None = Field(description="What the last try met, where deliveries wait.")
+    delivered_at: Moment | None = Field(description="When it took its last document; null: it took none of the last ten thousand.")
+    last_dead: DeadAnswer | None = Field(description="Of its dead deliveries the last.")
+
+
+class DestinationList(Answer):
+    """All destinations, by name."""
+
+    destinations: list[DestinationState]
