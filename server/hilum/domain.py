@@ -453,6 +453,20 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class Identifiers:
+    """By what a hospital knows a study, as a header says it; empty: it does not say.
+
+    `issuer`: Issuer of Patient ID (0010,0021). `study_date`: `2026-11-20`, or the text of the header
+    where that is no date.
+    """
+
+    patient_id: str = ""
+    issuer: str = ""
+    accession_number: str = ""
+    study_date: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """One release's output for one image, or the reason why there is none.
 

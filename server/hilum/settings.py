@@ -771,6 +771,11 @@ class Api(_Section):
         repr=False,
     )
     open_metrics: bool = Field(default=False, description="Whether /metrics needs no token.")
+    show_identifiers: bool = Field(
+        default=False,
+        description="Whether pages show Patient ID, Accession Number and Study Date, and pages and REST find studies by them. "
+        "Each look is a row of the audit (docs/audit.md).",
+    )
     tls_certificate_file: Path | None = Field(
         None, description="PEM file of our certificate and its chain, for HTTPS. A new one is used without restart."
     )

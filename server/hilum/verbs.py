@@ -160,7 +160,7 @@ MEANINGS: Final[Mapping[Verb, Meaning]] = {
     Verb.REVOKE_TOKEN: _alert("A token was revoked.", _USER_CHANGED),
     Verb.READ_AUDIT: Meaning("The audit was read or exported.", AUDIT_LOG_USED, "R"),
     Verb.LIST_STUDIES: _look("Studies were listed.", QUERY, "E"),
-    Verb.FIND_STUDY: Meaning("Studies were looked for by Patient ID or Accession Number.", QUERY, "E"),
+    Verb.FIND_STUDY: Meaning("Studies were looked for by Patient ID, Accession Number or Study Date.", QUERY, "E"),
     Verb.LIST_CONFLICTS: _look("Conflicts were listed.", QUERY, "E"),
     Verb.LIST_NOTES: _look("Rejection notes without effect were listed.", QUERY, "E"),
     Verb.READ_STUDY: _look("A study was read: its images, findings and deliveries.", INSTANCES_ACCESSED),

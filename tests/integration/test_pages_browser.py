@@ -19,7 +19,7 @@ from tests.support.api_client import TOKEN, Rig, open_rig
 from tests.support.peers import require_program
 
 sync_api = pytest.importorskip("playwright.sync_api")
-PAGES = ["/", f"/studies/{gallery.TRAINED}", f"/studies/{gallery.DEAD}", f"/studies/{gallery.FAILED}", "/associations"]
+PAGES = ["/", *(f"/studies/{uid}" for uid in (gallery.TRAINED, gallery.DEAD, gallery.FAILED)), "/associations", "/find"]
 _OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
 
@@ -61,7 +61,7 @@ def address(rig: Rig) -> Iterator[Address]:
 @pytest.fixture(scope="module")
 def read_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     """For tests that change nothing."""
-    with open_rig(tmp_path_factory.mktemp("pages")) as opened:
+    with open_rig(tmp_path_factory.mktemp("pages"), api={"show_identifiers": True}) as opened:
         gallery.fill(opened)
         with gallery.served(opened) as url:
             yield Address.of(url, opened)
@@ -164,6 +164,16 @@ def test_everything_can_be_read_and_requeued_without_script(browser: Any, addres
         tab.locator(f"a[href='/studies/{gallery.DEAD}']").click()
         tab.get_by_role("button", name="Send 1 document again").click()
         tab.get_by_text("1 item is due again.").wait_for()
+
+
+def test_a_search_by_a_number_leaves_no_trace_in_the_address(browser: Any, read_only: Address) -> None:
+    with opened(browser, read_only, java_script_enabled=False) as tab:
+        tab.goto(read_only)
+        tab.locator("#find summary").click()
+        tab.get_by_label("Patient ID").fill("PID-4711")
+        tab.get_by_role("button", name="Find").click()
+        tab.get_by_text("No studies found").wait_for()
+        assert tab.url == f"{read_only}/find"
 
 
 def test_the_list_refreshes_in_place_and_keeps_the_focus(browser: Any, rig: Rig, address: Address) -> None:

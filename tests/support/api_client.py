@@ -25,6 +25,7 @@ from hilum.store.decisions import Decisions
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts import Rollouts
 from hilum.store.views import LedgerViews
+from hilum.wiring.identifiers import LedgerIdentifiers
 from hilum.wiring.intervening import LedgerInterventions
 from hilum.wiring.rollouts import RolloutVerbs
 from tests.support.ledgers import migrated_sqlite
@@ -113,6 +114,8 @@ def open_rig(
     usual = {"requeue": ledger.requeue, "interventions": LedgerInterventions(settings, ledger), "decisions": decisions}
     rollouts = Rollouts(ledger_url, clock)
     options = {**usual, "probe": _as_if_probed, "rollouts": RolloutVerbs(settings, rollouts, views), **options}
+    if settings.api.show_identifiers:
+        options.setdefault("identifiers", LedgerIdentifiers(views))
     audit = options.setdefault("audit", AuditLog(ledger_url, clock, look_seconds=300.0))
     tokens = AccessTokens(ledger_url, clock)
     access = open_access(settings, views, tokens, clock, audit)

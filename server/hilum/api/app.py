@@ -10,7 +10,7 @@ from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import HTMLResponse
 
 from hilum import __version__
-from hilum.api import audit, deciding, health, intervening, operations, probing, problems, resending, stow, studies
+from hilum.api import audit, deciding, finding, health, intervening, operations, probing, problems, resending, stow, studies
 from hilum.api import rollouts as rolling
 from hilum.api.around import Around
 from hilum.api.docs_page import render
@@ -105,6 +105,7 @@ def _api(parts: Parts) -> APIRouter:
     api = APIRouter(responses=documented(401, 403, 422, 429))
     for router, needed in (
         (studies.router, parts.views),
+        (finding.router, parts.views),
         (operations.router, parts.views),
         (intervening.listing, parts.views),
         (operations.writing, parts.requeue),

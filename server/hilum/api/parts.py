@@ -25,6 +25,7 @@ from hilum.store.views import LedgerViews
 from hilum.withholding import Refusal, in_place, refusals
 
 if TYPE_CHECKING:
+    from hilum.api.identifiers import IdentifierViews
     from hilum.api.stow_store import Store
 
 
@@ -114,6 +115,7 @@ class Parts:
     """The one set of objects of an application.
 
     `default_roles`: what /health/ready judges unasked, and /metrics always. `host`: only heartbeats of that host count.
+    `identifiers`: what may be shown of them, and found by them; None: nothing.
     `shared_seconds`: how old a scrape, and what readiness rests on, may be for others who ask.
     """
 
@@ -133,6 +135,7 @@ class Parts:
     rollouts: RolloutVerbs | None = None
     store: Store | None = None
     audit: AuditLog | None = None
+    identifiers: IdentifierViews | None = None
     shared_seconds: float = 1.0
 
     def refusals(self, rollouts: Iterable[Mapping[str, Any]]) -> list[Refusal]:

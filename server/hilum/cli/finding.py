@@ -32,6 +32,12 @@ def find(
         str | None,
         typer.Option(help="Issuer of Patient ID (0010,0021), or of Accession Number (0008,0051); left out: whichever issued it."),
     ] = None,
+    study_date_from: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Only studies with a Study Date (0008,0020) of this day or later.")
+    ] = None,
+    study_date_to: Annotated[
+        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Only studies with a Study Date of this day or earlier.")
+    ] = None,
     since: Annotated[
         datetime | None, typer.Option(help="Only images received at this time of this machine's clock or later, such as 2026-11-20.")
     ] = None,
@@ -46,13 +52,16 @@ def find(
     settings = migrated_settings(config)
     from hilum.receive.accession import Accession  # noqa: PLC0415 - imports pydicom
     from hilum.receive.patient import Patient  # noqa: PLC0415 - the same
+    from hilum.receive.study_date import StudyDates  # noqa: PLC0415 - the same
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
     from hilum.wiring.finding import find as find_studies  # noqa: PLC0415 - the same
 
     sought = Patient(value, issuer) if accession is None else Accession(value, issuer)
+    dates = StudyDates(*(day and day.date() for day in (study_date_from, study_date_to))) if study_date_from or study_date_to else None
     with explained(), acting(settings) as deed:
         _say(settings, deed, value, is_patient=accession is None)
-        for study in find_studies(LedgerViews(settings.ledger_url), sought, since.timestamp() if since else None):
+        deed.detail = "by study date" if dates else None
+        for study in find_studies(LedgerViews(settings.ledger_url), sought, since.timestamp() if since else None, dates):
             print(_line(deed.counting(study)), flush=True)
     if not deed.count:
         received = f" received since {since}" if since else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy import Connection, func, select
 
@@ -28,10 +28,8 @@ def front(
     queries, however many rows. Raises BadCursor.
     """
     studies, next_cursor = study_views.page(connection, chosen, limit, cursor)
-    _add_findings(connection, studies)
-    _add_failed_readings(connection, studies)
     return {
-        "studies": studies,
+        "studies": _complete(connection, studies),
         "next_cursor": next_cursor,
         "queues": queue_views.queues(connection, now),
         "stuck": queue_views.stuck(connection),
@@ -46,6 +44,18 @@ def front(
 def rollouts(connection: Connection) -> list[Item]:
     """Every alias that was ever changed, by name."""
     return [row._asdict() for row in connection.execute(select(rollout).order_by(rollout.c.alias))]
+
+
+def lines(connection: Connection, study_instance_uids: Sequence[str]) -> list[Item]:
+    """These studies with the findings of their current results, in this order; none that is not there."""
+    found = study_views.named(connection, study_instance_uids)
+    return _complete(connection, sorted(found, key=lambda item: study_instance_uids.index(item["study_instance_uid"])))
+
+
+def _complete(connection: Connection, studies: list[Item]) -> list[Item]:
+    _add_findings(connection, studies)
+    _add_failed_readings(connection, studies)
+    return studies
 
 
 def destinations(connection: Connection) -> list[Item]:

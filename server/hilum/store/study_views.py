@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,6 +50,11 @@ def items_of(connection: Connection, rows: Iterable[Row[Any]]) -> list[Item]:
     items = [study_item(row) for row in rows]
     _add_summaries(connection, items)
     return items
+
+
+def named(connection: Connection, study_instance_uids: Sequence[str]) -> list[Item]:
+    """The studies of these UIDs that are there, in any order."""
+    return items_of(connection, connection.execute(select(study).where(study.c.study_instance_uid.in_(study_instance_uids))).all())
 
 
 def page_query(chosen: StudyFilter, limit: int, cursor: str | None) -> Select[Any]:

@@ -124,6 +124,16 @@ class LedgerViews:
         with self._snapshot() as connection:
             return header_views.before(connection, row_id, since, limit)
 
+    def headers_of(self, study_instance_uid: str, row_id: int) -> list[StoredHeader]:
+        """Headers of images of one study, from this row id on."""
+        with self._snapshot() as connection:
+            return header_views.of_study(connection, study_instance_uid, row_id)
+
+    def newest_headers(self, study_instance_uids: Sequence[str]) -> list[StoredHeader]:
+        """The header of the newest image of each of these studies, where it has one."""
+        with self._snapshot() as connection:
+            return header_views.newest(connection, study_instance_uids)
+
     def whole_header(self, row_id: int) -> bytes:
         """All of an image's header; empty: it was erased meanwhile."""
         with self._snapshot() as connection:
@@ -228,6 +238,11 @@ class LedgerViews:
         """Everything that the front page shows, as one state of the ledger: see `page_views.front`. Raises BadCursor."""
         with self._snapshot() as connection:
             return page_views.front(connection, chosen, limit, cursor, self._clock(), failing_before, configured)
+
+    def lines(self, study_instance_uids: Sequence[str]) -> list[Item]:
+        """These studies as the front page lists them, in the order in which they are named; none that is not there."""
+        with self._snapshot() as connection:
+            return page_views.lines(connection, study_instance_uids)
 
     def stored_image(self, study_instance_uid: str, sop_instance_uid: str) -> Item | None:
         """Where the pixels of an image of this study lie; None: the study has no such image."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from hilum.receive.identifiers import AllOf
 from hilum.receive.patient import Owner
 from hilum.receive.refusals import CannotUnderstand
+from hilum.receive.study_date import StudyDates
 from hilum.store.header_views import StoredHeader
 from hilum.store.views import LedgerViews
 
@@ -18,31 +20,56 @@ class Sought(Owner, Protocol):
         """Who has issued such a number in a header; empty: it does not say. Raises CannotUnderstand."""
 
 
-def find(views: LedgerViews, sought: Sought, since: float | None = None) -> Iterator[dict[str, Any]]:
+class Looked(NamedTuple):
+    """A header that was read. `header`: where it is the first found that names a study; None: it is not."""
+
+    stored: StoredHeader
+    header: bytes | None
+
+
+def find(views: LedgerViews, sought: Sought, since: float | None = None, dates: StudyDates | None = None) -> Iterator[dict[str, Any]]:
     """Each study of which a header names it, as `LedgerViews.study` tells it, as soon as it is found, newest image first.
 
     `issuer` is added: who has issued the number in that header, because two hospitals may have issued the same.
-    Every header is read, about a million a minute; `since`: of images received then (seconds since the epoch) or later. Raises Retry.
+    Every header is read, about a million a minute; `since`: of images received then (seconds since the epoch) or later;
+    `dates`: of studies made then. Raises Retry.
+    """
+    owner = sought if dates is None else AllOf((sought, dates))
+    for stored, header in look(views, owner, since=since):
+        if header is not None and (detail := views.study(stored.study_instance_uid)) is not None:
+            yield {**detail, "issuer": sought.issuer_in(header, stored.transfer_syntax_uid)}
+
+
+def look(views: LedgerViews, owner: Owner, *, since: float | None = None, before: int | None = None) -> Iterator[Looked]:
+    """Every header before this row id (None: the newest), newest first; of each study the first that names the owner.
+
+    A study that a header from `before` on names was found by the search that went so far.
     """
     found: set[str] = set()
-    for stored in _headers(views, since):
+    for stored in _headers(views, since, before):
         uid = stored.study_instance_uid
-        if uid not in found and (issuer := _issuer(views, stored, sought)) is not None and (detail := views.study(uid)) is not None:
+        header = _naming(views, stored, owner) if uid not in found else None
+        if header is not None:
             found.add(uid)
-            yield {**detail, "issuer": issuer}
+            if before is not None and any(_naming(views, other, owner) is not None for other in views.headers_of(uid, before)):
+                header = None
+        yield Looked(stored, header)
 
 
-def _headers(views: LedgerViews, since: float | None) -> Iterator[StoredHeader]:
-    last: int | None = None
-    while headers := views.headers_before(last, since):
+def _headers(views: LedgerViews, since: float | None, before: int | None) -> Iterator[StoredHeader]:
+    while headers := views.headers_before(before, since):
         yield from headers
-        last = headers[-1].row_id
+        before = headers[-1].row_id
 
 
-def _issuer(views: LedgerViews, stored: StoredHeader, sought: Sought) -> str | None:
-    """None: the header does not name it."""
-    header, syntax = stored.beginning if stored.is_whole else views.whole_header(stored.row_id), stored.transfer_syntax_uid
+def _naming(views: LedgerViews, stored: StoredHeader, owner: Owner) -> bytes | None:
+    """The header, if it names the owner."""
     try:
-        return sought.issuer_in(header, syntax) if sought.is_of(header, syntax) else None
+        return header if owner.is_of(header := whole_header(views, stored), stored.transfer_syntax_uid) else None
     except CannotUnderstand:
         return None  # it was read up to its pixels when it was stored
+
+
+def whole_header(views: LedgerViews, stored: StoredHeader) -> bytes:
+    """All of a header; empty: it was erased meanwhile."""
+    return stored.beginning if stored.is_whole else views.whole_header(stored.row_id)

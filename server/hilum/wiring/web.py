@@ -29,6 +29,7 @@ from hilum.wiring import roles
 from hilum.wiring.charge import Charge
 from hilum.wiring.deciding import open_decisions
 from hilum.wiring.heartbeat import Heartbeat
+from hilum.wiring.identifiers import LedgerIdentifiers
 from hilum.wiring.intervening import LedgerInterventions
 from hilum.wiring.releases import Catalogue
 from hilum.wiring.rollouts import RolloutVerbs
@@ -81,6 +82,7 @@ def _app(
         rollouts=RolloutVerbs(settings, rollouts, views),
         store=store,
         audit=audit,
+        identifiers=_identifiers(settings, views),
         probe=lambda name: _probe(settings, name),
         result_schema=schema,
         default_roles=own or ROLES,
@@ -93,6 +95,11 @@ def _judged(served: str) -> tuple[Role, ...]:
     """Roles of which this host's processes are judged; none: all roles of all hosts, beside the API."""
     chosen = roles.of(served)
     return () if "api" in chosen else tuple(role for process, role in _JUDGED.items() if process in chosen)
+
+
+def _identifiers(settings: Settings, views: LedgerViews) -> LedgerIdentifiers | None:
+    """None where the settings do not allow to show any."""
+    return LedgerIdentifiers(views) if settings.api.show_identifiers else None
 
 
 def _probe(settings: Settings, name: str) -> dict[str, Any]:

@@ -7,8 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from hilum.api.pages.findings import ResultLine, result_line
-from hilum.api.pages.words import Chip, Moment, count, delivery_words, duration, meaning, moment, plain, study_chip
+from hilum.api.pages.words import (
+    Chip,
+    Moment,
+    count,
+    delivery_words,
+    duration,
+    identifier_words,
+    meaning,
+    moment,
+    plain,
+    study_chip,
+)
 from hilum.api.readiness import Check, Facts, Role, checks
+from hilum.domain import Identifiers
 
 Item = Mapping[str, Any]
 _UID_TAIL = 18  # what tells studies of one site apart stands at the end
@@ -30,6 +42,7 @@ class StudyLine:
     lane: str
     results: Sequence[ResultLine]
     deliveries: Sequence[Chip]
+    identifiers: Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +78,8 @@ class StuckLine:
     since: Moment | None
 
 
-def study_line(study: Item, now: float) -> StudyLine:
-    """A study of the list."""
+def study_line(study: Item, now: float, identifiers: Identifiers | None = None) -> StudyLine:
+    """A study of the list. `identifiers`: what may be shown of them."""
     uid = study["study_instance_uid"]
     return StudyLine(
         uid=uid,
@@ -81,6 +94,7 @@ def study_line(study: Item, now: float) -> StudyLine:
         lane="" if study["lane"] == "live" else study["lane"],
         results=[result_line(item) for item in study["results"]],
         deliveries=delivery_words(study["deliveries"]),
+        identifiers=identifier_words(identifiers),
     )
 
 

@@ -1,8 +1,11 @@
-"""`/` and the pages behind it. Reading needs no script; each page is one snapshot of the ledger."""
+"""`/` and the pages behind it. Reading needs no script; each page is one snapshot of the ledger.
+
+Identifiers, where they are shown, are read right after it.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -14,22 +17,21 @@ from starlette.exceptions import HTTPException
 
 from hilum.api import operations, resending
 from hilum.api.deeds import DeedHere
-from hilum.api.fields import AE_PATTERN, UID_PATTERN, Cursor, StudyUid
+from hilum.api.fields import UID_PATTERN, Cursor, StudyUid
 from hilum.api.guard import guarded
+from hilum.api.identifiers import identifiers_shown
 from hilum.api.operation_answers import RequeueOrder
+from hilum.api.pages.find_page import find_form, find_studies
 from hilum.api.pages.forms import form_of
-from hilum.api.pages.front import queue_lines, role_lines, stuck_lines, study_line
-from hilum.api.pages.notices import notices
+from hilum.api.pages.front_page import front_page
 from hilum.api.pages.painter import NoPicture
 from hilum.api.pages.pictures import Picture, Pictures
 from hilum.api.pages.presenting import ICON, PageRoute, no_picture, page, png
 from hilum.api.pages.study_page import study_page
 from hilum.api.pages.words import association_chip, local, moment
 from hilum.api.parts import Parts, PartsHere
-from hilum.api.readiness import FAILING_SECONDS
-from hilum.domain import Scope, StudyState
+from hilum.domain import Scope
 from hilum.store.audit_log import AuditFilter, Deed
-from hilum.store.views import StudyFilter
 from hilum.verbs import NoVerb, Verb, performs
 
 _STUDIES = 50
@@ -39,7 +41,6 @@ _MISSING = (
     "No image of this study is stored here: it never came, was refused, or was erased. The page on associations says what was refused; "
     "send the study again."
 )
-Shown = Literal["", "needs_person", "withheld", "due", "closed", "failed"]
 ImageUid = Annotated[str, Path(pattern=UID_PATTERN, max_length=64)]
 DocumentId = Annotated[int, Path(ge=1)]
 
@@ -49,6 +50,8 @@ def pages(pictures: Pictures) -> APIRouter:
     router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=guarded(Scope.READ))
     writing = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=guarded(Scope.OPERATE))
     router.add_api_route("/", front_page)
+    router.add_api_route("/find", find_form)
+    router.add_api_route("/find", find_studies, methods=["POST"])
     router.add_api_route("/studies/{study_instance_uid}", one_study)
     writing.add_api_route("/studies/{study_instance_uid}/requeue", requeue, methods=["POST"])
     writing.add_api_route("/studies/{study_instance_uid}/resend", resend, methods=["POST"])
@@ -64,10 +67,10 @@ def pages(pictures: Pictures) -> APIRouter:
     def document(deed: DeedHere, document: DocumentId) -> Response:
         return _picture(pictures.document(document, deed))
 
-    both = APIRouter()
-    both.include_router(router)
-    both.include_router(writing)
-    return both
+    whole = APIRouter()
+    for part in (router, writing):
+        whole.include_router(part)
+    return whole
 
 
 def icon() -> Response:
@@ -75,52 +78,18 @@ def icon() -> Response:
     return Response(ICON, media_type="image/svg+xml")
 
 
-@performs(Verb.LIST_STUDIES)
-def front_page(
-    parts: PartsHere,
-    q: Annotated[str, Query(max_length=64, pattern=rf"^$|{AE_PATTERN}|{UID_PATTERN}")] = "",
-    show: Shown = "",
-    cursor: Cursor = None,
-) -> Response:
-    """The last studies, the queues, readiness."""
-    if "." in q and not q.strip(".0123456789"):
-        return RedirectResponse(f"/studies/{parts.views.study_of(q) or q}", 303)
-    now = parts.clock()
-    chosen, configured = _filter(q, show), parts.settings.destinations
-    found = parts.views.front(chosen, limit=_STUDIES, cursor=cursor, failing_before=now - FAILING_SECONDS, configured=configured)
-    facts = parts.observer.judge(found["processes"], found["destinations"], found["failing"])
-    older = urlencode({"q": q, "show": show, "cursor": found["next_cursor"]}) if found["next_cursor"] else ""
-    return page(
-        "front.html",
-        section="studies",
-        q=q,
-        show=show,
-        is_first=cursor is None,
-        older=older,
-        now=local(now),
-        site=parts.settings.site.name,
-        studies=[study_line(item, now) for item in found["studies"]],
-        roles=role_lines(parts.default_roles, facts),
-        queues=queue_lines(found["queues"]),
-        stuck=stuck_lines(found["stuck"], now),
-        notices=list(notices(parts.refusals(found["rollouts"]), found["withheld"])),
-    )
-
-
-def _filter(q: str, show: Shown) -> StudyFilter:
-    state = StudyState(show) if show in ("due", "closed", "failed") else None
-    return StudyFilter(state=state, calling_ae_title=q or None, needs_person=show == "needs_person", is_withheld=show == "withheld")
-
-
 @performs(Verb.READ_STUDY)
-def one_study(parts: PartsHere, study_instance_uid: StudyUid, requeued: Annotated[int | None, Query(ge=0)] = None) -> Response:
+def one_study(
+    parts: PartsHere, deed: DeedHere, study_instance_uid: StudyUid, requeued: Annotated[int | None, Query(ge=0)] = None
+) -> Response:
     """Images, findings, provenance, timeline, requeue."""
     found = parts.views.study(study_instance_uid)
     if found is None:
         raise HTTPException(404, _MISSING)
     now = parts.clock()
     deeds = parts.audit.list(AuditFilter(study_instance_uid=study_instance_uid), limit=_DEEDS)[0] if parts.audit else []
-    shown = study_page(found, parts.releases, now, can_requeue=parts.requeue is not None, deeds=deeds)
+    identifiers = identifiers_shown(parts, deed, [study_instance_uid]).get(study_instance_uid)
+    shown = study_page(found, parts.releases, now, can_requeue=parts.requeue is not None, deeds=deeds, identifiers=identifiers)
     disclaimer = parts.settings.report.disclaimer
     return page("study.html", section="study", study=shown, requeued=requeued, now=local(now), disclaimer=disclaimer)
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from hilum.api.pages.result_box import ResultBox, result_box
 from hilum.api.pages.timeline import Event, timeline
-from hilum.api.pages.words import Chip, Moment, chip, count, meaning, moment, plain, reading_words, study_chip
-from hilum.domain import DeliveryState, ReadingState, Reason, Release, ResultState, StudyState
+from hilum.api.pages.words import Chip, Moment, chip, count, identifier_words, meaning, moment, plain, reading_words, study_chip
+from hilum.domain import DeliveryState, Identifiers, ReadingState, Reason, Release, ResultState, StudyState
 from hilum.withholding import advice_of
 
 Item = Mapping[str, Any]
@@ -75,15 +75,26 @@ class StudyPage:
     timeline: Sequence[Event]
 
 
-def study_page(study: Item, releases: Mapping[str, Release], now: float, *, can_requeue: bool, deeds: Sequence[Item] = ()) -> StudyPage:
-    """The page from `LedgerViews.study`, and from the newest rows of the audit about it."""
+def study_page(
+    study: Item,
+    releases: Mapping[str, Release],
+    now: float,
+    *,
+    can_requeue: bool,
+    deeds: Sequence[Item] = (),
+    identifiers: Identifiers | None = None,
+) -> StudyPage:
+    """The page from `LedgerViews.study`, and from the newest rows of the audit about it.
+
+    `identifiers`: what may be shown of them.
+    """
     boxes = [(item, result_box(study, item, releases.get(item["release"]), now)) for item in study["results"]]
     return StudyPage(
         uid=study["study_instance_uid"],
         chip=study_chip({**study, **_as_in_a_list(study)}, now),
         reason=meaning(study["reason"]),
         detail=study["detail"] or "",
-        facts=list(_facts(study)),
+        facts=[*identifier_words(identifiers), *_facts(study)],
         received=moment(study["received_last"], now),
         images=[_image_box(number, item, now) for number, item in enumerate(study["images"], start=1)],
         current=[box for item, box in boxes if item["is_current"]],

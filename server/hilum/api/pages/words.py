@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 
 from hilum.api.pages.painter import FAILED
 from hilum.api.pages.painting import GONE
-from hilum.domain import DeliveryState, Outcome, ReadingState, Reason, ReportState, ResultState, StudyState, flags_of
+from hilum.domain import DeliveryState, Identifiers, Outcome, ReadingState, Reason, ReportState, ResultState, StudyState, flags_of
 from hilum.moments import iso
 from hilum_preprocessing.errors import flag_meaning
 
@@ -75,6 +75,15 @@ def plain(word: str | None) -> str:
 def meaning(reason: str | None) -> str:
     """The sentence of a reason; a reason without one in plain words."""
     return Reason(reason).meaning if reason is not None and reason in Reason._value2member_map_ else plain(reason)
+
+
+def identifier_words(found: Identifiers | None) -> list[tuple[str, str]]:
+    """Name and value of each identifier that a header says; None: none may be shown."""
+    if found is None:
+        return []
+    issued = f"{found.patient_id} (issued by {found.issuer})" if found.patient_id and found.issuer else found.patient_id
+    said = (("Patient ID", issued), ("Accession Number", found.accession_number), ("Study Date", found.study_date))
+    return [(name, value) for name, value in said if value]
 
 
 def reading_words(reading: Item) -> str:
