@@ -19,7 +19,7 @@ from tests.support.api_client import TOKEN, Rig, open_rig
 from tests.support.peers import require_program
 
 sync_api = pytest.importorskip("playwright.sync_api")
-PAGES = ["/", *(f"/studies/{uid}" for uid in (gallery.TRAINED, gallery.DEAD, gallery.FAILED)), "/associations", "/find"]
+PAGES = ["/", *(f"/studies/{uid}" for uid in (gallery.TRAINED, gallery.DEAD, gallery.FAILED)), "/associations", "/destinations", "/find"]
 _OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
 
 
@@ -164,6 +164,9 @@ def test_everything_can_be_read_and_requeued_without_script(browser: Any, addres
         tab.locator(f"a[href='/studies/{gallery.DEAD}']").click()
         tab.get_by_role("button", name="Send 1 document again").click()
         tab.get_by_text("1 item is due again.").wait_for()
+        tab.get_by_role("link", name="Destinations").first.click()
+        tab.get_by_role("button", name="Pause: pacs").click()
+        tab.get_by_text("pacs is paused.").wait_for()
 
 
 def test_a_search_by_a_number_leaves_no_trace_in_the_address(browser: Any, read_only: Address) -> None:

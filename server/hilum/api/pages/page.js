@@ -102,8 +102,9 @@
   document.documentElement.classList.add("scripted");
   byId("keys").addEventListener("click", () => byId("help").showModal());
   if (filter) filter.addEventListener("input", narrow);
-  // "n items are due again" is said once, not after each refresh.
-  if (new URLSearchParams(location.search).has("requeued")) history.replaceState(null, "", location.pathname);
+  // What a button has done is said once, not after each refresh.
+  const said = new URLSearchParams(location.search);
+  if (said.has("requeued") || said.has("done")) history.replaceState(null, "", location.pathname);
   // Going to the fragment takes the focus away, so it is given afterwards.
   if (location.hash === "#requeue") addEventListener("load", () => setTimeout(again));
   const live = document.querySelectorAll("[data-live]");

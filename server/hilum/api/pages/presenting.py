@@ -47,6 +47,7 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_templates.filters["first_capital"] = lambda text: text[:1].upper() + text[1:]
 _templates.globals.update(style=Markup(_STYLE), script=Markup(_SCRIPT), version=__version__)  # noqa: S704 - our own files
 
 

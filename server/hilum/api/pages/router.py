@@ -21,6 +21,7 @@ from hilum.api.fields import UID_PATTERN, Cursor, StudyUid
 from hilum.api.guard import guarded
 from hilum.api.identifiers import identifiers_shown
 from hilum.api.operation_answers import RequeueOrder
+from hilum.api.pages.destinations import destination_pages
 from hilum.api.pages.find_page import find_form, find_studies
 from hilum.api.pages.forms import form_of
 from hilum.api.pages.front_page import front_page
@@ -68,7 +69,7 @@ def pages(pictures: Pictures) -> APIRouter:
         return _picture(pictures.document(document, deed))
 
     whole = APIRouter()
-    for part in (router, writing):
+    for part in (router, writing, *destination_pages()):
         whole.include_router(part)
     return whole
 
