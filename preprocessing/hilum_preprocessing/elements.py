@@ -109,6 +109,12 @@ def word(dataset: Dataset, keyword: str) -> str:
     return ""
 
 
+def texts(dataset: Dataset, keyword: str) -> tuple[str, ...]:
+    """The values of a textual attribute as they are written; bytes of an unknown VR become Latin-1. None when it is absent."""
+    parts = _parts(element(dataset, keyword))
+    return tuple([part.decode("latin_1") if isinstance(part, bytes) else str(part) for part in parts])
+
+
 def says(dataset: Dataset, keyword: str, wanted: str) -> bool:
     """Whether the first value of a textual attribute is this word; one that is unreadable is not."""
     try:

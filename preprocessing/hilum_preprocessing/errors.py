@@ -51,6 +51,7 @@ class Flag(StrEnum):
     VALUES_CLAMPED = "values_clamped"
     BITS_STORED_DOUBTFUL = "bits_stored_doubtful"
     VIEW_UNKNOWN = "view_unknown"
+    BODY_PART_UNKNOWN = "body_part_unknown"
     AGE_UNKNOWN = "age_unknown"
     BURNED_IN_TEXT = "burned_in_text"
     LOW_CONTRAST = "low_contrast"
@@ -84,6 +85,7 @@ _FLAG_MEANING: Final[Mapping[Flag, str]] = {
     Flag.VALUES_CLAMPED: "Some gray values lie outside the range that the header states, and were limited to it.",
     Flag.BITS_STORED_DOUBTFUL: "The header states more gray levels than the pixels hold; the image may have been read too dark.",
     Flag.VIEW_UNKNOWN: "The view is not stated; the image was read as a frontal one.",
+    Flag.BODY_PART_UNKNOWN: "Nothing in the header names the body part; the image was read as a chest radiograph.",
     Flag.AGE_UNKNOWN: "The age of the patient is not known, and the release is not made for every age.",
     Flag.BURNED_IN_TEXT: "The header says that text or marks are burned into the pixels, which may influence the scores.",
     Flag.LOW_CONTRAST: "The image has little contrast.",

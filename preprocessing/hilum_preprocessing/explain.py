@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from pydicom.dataset import Dataset
 
+from hilum_preprocessing.body_parts import NO_WORDS, SiteWords
 from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues
 from hilum_preprocessing.decoding import decoding_for
 from hilum_preprocessing.grayscale import LevelTable, level_table
@@ -44,11 +45,11 @@ class _Panel:
     notes: tuple[str, ...]
 
 
-def explain(dataset: Dataset, spec: InputSpec, maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS) -> Image.Image:
+def explain(dataset: Dataset, spec: InputSpec, maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS, site: SiteWords = NO_WORDS) -> Image.Image:
     """An RGB picture of four panels side by side, a histogram under each. Raises NotAnalysable as `prepare` does."""
-    view = check_tags(dataset, spec)
+    view = check_tags(dataset, spec, site)
     stored = decoding_for(dataset, spec).of(dataset, maximum_pixels)
-    of_header = (*level_flags(stored, spec), *tag_flags(dataset, spec, view))
+    of_header = (*level_flags(stored, spec), *tag_flags(dataset, spec, view, site))
     flags = (*stored.flags, *of_header, *pixel_flags(look(stored), PixelLimits()))
     headline = f"{spec.version}   view {view}   " + (f"flags: {', '.join(flags)}" if flags else "no flags")
     return _drawn(headline, _panels(stored, spec))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pydicom.dataset import Dataset
 from pydicom.uid import (
@@ -13,6 +12,7 @@ from pydicom.uid import (
     SecondaryCaptureImageStorage,
 )
 
+from hilum_preprocessing.body_parts import NO_WORDS, SiteWords, body_part
 from hilum_preprocessing.elements import says, word
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader, require_pixel_data
@@ -21,15 +21,20 @@ from hilum_preprocessing.population import age_years
 from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.views import View, view_of
 
-# Secondary Capture with Modality CR or DX is the commonest public chest radiograph (RSNA, NIH): the class alone must not refuse it.
-_SOP_CLASSES = {
-    ComputedRadiographyImageStorage,
-    DigitalXRayImageStorageForPresentation,
-    DigitalXRayImageStorageForProcessing,
-    SecondaryCaptureImageStorage,
-}
-_MODALITIES = {"CR", "DX"}
-_CHEST_WORDS = {"CHEST", "THORAX"}  # PS3.16 Annex L
+# An object of these classes is a projection radiograph whatever its Modality says: DR, RG, nothing, or a device's own word.
+_RADIOGRAPHS: Final = frozenset(
+    {ComputedRadiographyImageStorage, DigitalXRayImageStorageForPresentation, DigitalXRayImageStorageForProcessing}
+)
+# A Secondary Capture may hold anything, so its Modality has to say that it is a radiograph: the commonest public chest radiographs
+# (RSNA, NIH) are of that kind. DR and DRX are common words for DX, RG is film (PS3.3 C.7.3.1.1.1), XR is what HL7 orders say.
+_MODALITIES: Final = frozenset({"CR", "DX", "DR", "DRX", "RG", "XR"})
+# Defined Terms of PS3.3 C.7.3.1.1.1 that name another kind of image; PX is a dental panoramic, IO a film in the mouth.
+_OTHER_MODALITIES: Final = frozenset(
+    {
+        *("BMD", "CT", "ECG", "ES", "GM", "IO", "IVOCT", "IVUS", "LS", "MG", "MR", "NM", "OCT", "OP", "OPT", "PT", "PX", "RF"),
+        *("RTDOSE", "RTIMAGE", "SEG", "SM", "SR", "TG", "US", "VA", "XA", "XC"),
+    }
+)
 
 
 class Admitted(NamedTuple):
@@ -39,16 +44,16 @@ class Admitted(NamedTuple):
     header: PixelHeader
 
 
-def check_tags(dataset: Dataset, spec: InputSpec) -> View:
+def check_tags(dataset: Dataset, spec: InputSpec, site: SiteWords = NO_WORDS) -> View:
     """The view of an image that may be analysed. Raises NotAnalysable with the first reason against it."""
-    return admitted(dataset, spec).view
+    return admitted(dataset, spec, site).view
 
 
-def admitted(dataset: Dataset, spec: InputSpec) -> Admitted:
+def admitted(dataset: Dataset, spec: InputSpec, site: SiteWords = NO_WORDS) -> Admitted:
     """The same, with the header that was read for it."""
     _check_modality(dataset)
     _check_presentation_intent(dataset, spec)
-    _check_body_part(dataset)
+    _check_body_part(dataset, site)
     spec.population.check(dataset)
     view = view_of(dataset)
     if view == "LATERAL" and spec.views == "frontal_only":
@@ -59,10 +64,11 @@ def admitted(dataset: Dataset, spec: InputSpec) -> Admitted:
     return Admitted(view, header)
 
 
-def tag_flags(dataset: Dataset, spec: InputSpec, view: View) -> tuple[str, ...]:
+def tag_flags(dataset: Dataset, spec: InputSpec, view: View, site: SiteWords = NO_WORDS) -> tuple[str, ...]:
     """What the tags of an image that may be analysed leave in doubt. Never raises: a doubt is no refusal."""
     seen = {
         Flag.VIEW_UNKNOWN: view == "UNKNOWN",
+        Flag.BODY_PART_UNKNOWN: body_part(dataset, site)[0] is None,
         Flag.AGE_UNKNOWN: spec.population.minimum_age_years > 0 and age_years(dataset) is None,
         Flag.BURNED_IN_TEXT: says(dataset, "BurnedInAnnotation", "YES"),
     }
@@ -71,11 +77,15 @@ def tag_flags(dataset: Dataset, spec: InputSpec, view: View) -> tuple[str, ...]:
 
 
 def _check_modality(dataset: Dataset) -> None:
-    modality = word(dataset, "Modality")
-    if modality not in _MODALITIES:
-        raise NotAnalysable(Reason.WRONG_MODALITY, "Modality is missing" if not modality else "Modality is neither CR nor DX")
-    if word(dataset, "SOPClassUID") not in _SOP_CLASSES:
+    modality, sop_class = word(dataset, "Modality"), word(dataset, "SOPClassUID")
+    if sop_class in _RADIOGRAPHS:
+        if modality in _OTHER_MODALITIES:
+            raise NotAnalysable(Reason.WRONG_MODALITY, "Modality names another kind of image")
+    elif sop_class != SecondaryCaptureImageStorage:
         raise NotAnalysable(Reason.WRONG_MODALITY, "SOP Class is none of CR, DX and Secondary Capture")
+    elif modality not in _MODALITIES:
+        said = "Modality is neither CR nor DX" if modality else "Modality is missing"
+        raise NotAnalysable(Reason.WRONG_MODALITY, said)
 
 
 def _check_presentation_intent(dataset: Dataset, spec: InputSpec) -> None:
@@ -85,8 +95,8 @@ def _check_presentation_intent(dataset: Dataset, spec: InputSpec) -> None:
         raise NotAnalysable(Reason.NOT_FOR_PRESENTATION, "Presentation Intent Type is FOR PROCESSING")
 
 
-def _check_body_part(dataset: Dataset) -> None:
-    """Empty passes: the attribute is optional, and often wrong rather than missing. "CHEST PA" passes, "CHESTABDOMEN" does not."""
-    body_part = word(dataset, "BodyPartExamined")
-    if body_part and not _CHEST_WORDS & set(re.split(r"[^A-Z]+", body_part)):
-        raise NotAnalysable(Reason.NOT_CHEST, "Body Part Examined is neither CHEST nor THORAX")
+def _check_body_part(dataset: Dataset, site: SiteWords) -> None:
+    """An unknown body part passes, with a flag: the attribute is optional, and often empty."""
+    named, where = body_part(dataset, site)
+    if named == "OTHER":
+        raise NotAnalysable(Reason.NOT_CHEST, f"{where} names another body part")

@@ -16,10 +16,14 @@ from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.fields import read_by
 
 _OLDEST_YEARS: Final = 125.0
+# Dates that anonymisers and worklists write for "unknown" lie before these. No digital radiograph is older than its file format.
+_EARLIEST_BIRTH: Final = date(1900, 1, 2)
+_EARLIEST_STUDY: Final = date(1950, 1, 1)
+_STUDY_DATES: Final = ("StudyDate", "AcquisitionDate", "SeriesDate", "ContentDate")
 # PS3.5 6.2: AS is three digits and D, W, M or Y. Public chest radiographs hold "62", "62Y" and "62 YEARS" as well.
 _AGE: Final = re.compile(r"(\d{1,3})\s*(?:([DWMY])[A-Z]*)?")
 _UNITS_A_YEAR: Final[Mapping[str, float]] = {"D": 365.25, "W": 52.18, "M": 12.0, "Y": 1.0}
-_DATE: Final = re.compile(r"(\d{4})\.?(\d{2})\.?(\d{2})")
+_DATE: Final = re.compile(r"(\d{4})([.\-/]?)(\d{2})\2(\d{2})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +41,15 @@ class Population:
 
 
 def age_years(dataset: Dataset) -> float | None:
-    """Patient's Age, else from the birth date to the day of the study; None when neither is there and believable."""
-    age = _stated(_text(dataset, "PatientAge"))
-    if not _is_believable(age):
-        age = _between(_text(dataset, "PatientBirthDate"), _text(dataset, "StudyDate"))
-    return age if _is_believable(age) else None
+    """Patient's Age, else from the birth date to the day of the study; None when neither is there and believable.
 
-
-def _is_believable(age: float | None) -> bool:
-    return age is not None and 0 <= age <= _OLDEST_YEARS
+    An age of zero gives way to dates that are believable: anonymisers write 000Y for adults.
+    """
+    stated = _stated(_text(dataset, "PatientAge"))
+    if stated is not None and 0 < stated <= _OLDEST_YEARS:
+        return stated
+    by_dates = _between(dataset)
+    return stated if by_dates is None and stated == 0 else by_dates
 
 
 def _text(dataset: Dataset, keyword: str) -> str:
@@ -57,19 +61,28 @@ def _text(dataset: Dataset, keyword: str) -> str:
 
 
 def _stated(text: str) -> float | None:
+    """In years. Zero without a unit is a placeholder, and no age."""
     found = _AGE.fullmatch(text)
-    return int(found[1]) / _UNITS_A_YEAR[found[2] or "Y"] if found else None
+    if found is None or (int(found[1]) == 0 and found[2] is None):
+        return None
+    return int(found[1]) / _UNITS_A_YEAR[found[2] or "Y"]
 
 
-def _between(born: str, studied: str) -> float | None:
-    first, last = _date(born), _date(studied)
-    return (last - first).days / 365.25 if first and last else None
+def _between(dataset: Dataset) -> float | None:
+    """From the birth to the first date of the study that is believable."""
+    born = _date(_text(dataset, "PatientBirthDate"))
+    if born is None or born < _EARLIEST_BIRTH:
+        return None
+    studied = (_date(_text(dataset, keyword)) for keyword in _STUDY_DATES)
+    last = next((day for day in studied if day is not None and day >= _EARLIEST_STUDY), None)
+    age = (last - born).days / 365.25 if last else -1.0
+    return age if 0 <= age <= _OLDEST_YEARS else None
 
 
 def _date(text: str) -> date | None:
-    """YYYYMMDD, or the YYYY.MM.DD of ACR-NEMA (PS3.5 6.2, note to DA)."""
+    """YYYYMMDD, or the YYYY.MM.DD of ACR-NEMA (PS3.5 6.2, note to DA); other marks between are as common."""
     found = _DATE.fullmatch(text)
     try:
-        return date(*map(int, found.groups())) if found else None
+        return date(*map(int, found.group(1, 3, 4))) if found else None
     except ValueError:
         return None

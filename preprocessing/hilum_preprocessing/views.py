@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Literal
 
 from pydicom.dataset import Dataset
 
 from hilum_preprocessing.elements import first_item, word, words
+from hilum_preprocessing.free_text import readings, tokens
 from hilum_preprocessing.orientation import directions_of
 
 View = Literal["PA", "AP", "LATERAL", "UNKNOWN"]
@@ -32,9 +35,22 @@ _CODE: dict[str, View] = {
     **dict.fromkeys(("399135007", "R-10220", "399356000", "R-40985", "399006002", "R-10212", "399038007", "R-10210"), "LATERAL"),
 }
 
-_FREE_TEXT = ("SeriesDescription", "ProtocolName", "AcquisitionDeviceProcessingDescription")
-_LATERAL_WORDS = {"LAT", "LATERAL", "LATERALE", "LLAT", "RLAT", "SEITLICH", "PROFIL"}
+_FREE_TEXT = ("SeriesDescription", "ProtocolName", "AcquisitionDeviceProcessingDescription", "BodyPartExamined")
 _DECUBITUS_WORDS = {"DECUBITUS", "DECUB", "LLD", "RLD"}
+_LATERAL = re.compile(
+    r"[LR]?LAT[LR]?|LATERAL(E|ES|IS|T|NA|NI|NY|O)?|LATERO\w*|SEITL(ICH)?|PROFILE?|PERFIL|ZIJDELINGS|BOCZN[AE]|BOCN[AI]|YAN|SIDOBILD"
+    r"|БОКОВ\w*|ПРОФИЛ\w*|ΠΛΑΓΙΑ|ΠΡΟΦΙΛ"
+)
+_OBLIQUE = re.compile(r"OBL|OBLI[QCK]\w*|SCHRAG|SCHRAEG")
+_UNSPACED: dict[str, View] = {"侧位": "LATERAL", "側位": "LATERAL", "側面": "LATERAL", "측면": "LATERAL", "后前位": "PA", "後前位": "PA"}
+_UNSPACED |= {"前后位": "AP", "前後位": "AP"}
+
+# Words for the two frontal views, in text of capitals: P-A, POSTERO-ANTERIOR, POSTERIOR TO ANTERIOR, PAERECT. The beam comes first.
+_FRONTAL: tuple[tuple[re.Pattern[str], View], ...] = (
+    (re.compile(r"\b(P ?A|POST(ER\w*)? ?(TO )?ANTER\w*|DORSO ?VENTRAL\w*|ЗАДНЕ ?ПЕРЕД\w*|ΟΠΙΣΘΟ ?ΠΡΟΣΘ\w*)\b"), "PA"),
+    (re.compile(r"\b(A ?P|ANT(ER\w*)? ?(TO )?POSTER\w*|VENTRO ?DORSAL\w*|ПЕРЕДНЕ ?ЗАД\w*|ΠΡΟΣΘΟ ?ΟΠΙΣΘ\w*)\b"), "AP"),
+)
+_TOGETHER = re.compile(r"\b(PA|AP)(?=(ERECT|UPRIGHT|STAND|SUPINE|PORT|MOBILE|SIT|SEMI|BED|CHEST|THORAX|GRID|LORDOTIC|AXIAL|VIEW))")
 
 
 def view_of(dataset: Dataset) -> View:
@@ -42,7 +58,7 @@ def view_of(dataset: Dataset) -> View:
     position = word(dataset, "ViewPosition")
     return (
         _POSITION.get(position)
-        or _from_text([position])
+        or _from_text([position], is_of_this_image=True)
         or _from_code(dataset)
         or _from_orientation(dataset)
         or _from_text([text for keyword in _FREE_TEXT for text in words(dataset, keyword)])
@@ -52,7 +68,9 @@ def view_of(dataset: Dataset) -> View:
 
 def _from_code(dataset: Dataset) -> View | None:
     item = first_item(dataset, "ViewCodeSequence")
-    return None if item is None else _CODE.get(word(item, "CodeValue"))
+    if item is None:
+        return None
+    return _CODE.get(word(item, "CodeValue")) or _from_text([word(item, "CodeMeaning")], is_of_this_image=True)
 
 
 def _from_orientation(dataset: Dataset) -> View | None:
@@ -60,13 +78,31 @@ def _from_orientation(dataset: Dataset) -> View | None:
     return "LATERAL" if directions_of(dataset).axes[0] == "AP" else None
 
 
-def _from_text(texts: list[str]) -> View | None:
-    found = {part for text in texts for part in re.split(r"[^A-Z]+", text)}
-    if found & _DECUBITUS_WORDS:
-        return "UNKNOWN"
-    views: set[View] = {view for view in ("PA", "AP") if view in found}
-    if found & _LATERAL_WORDS:
-        views.add("LATERAL")
+def _from_text(texts: Iterable[str], *, is_of_this_image: bool = False) -> View | None:
+    """UNKNOWN where the texts name several views: "CHEST PA AND LAT" describes the series, not this image."""
+    views: set[View] = set()
+    for text in texts:
+        for reading in readings(text):
+            views |= _named(" ".join(tokens(reading)), is_of_this_image=is_of_this_image)
     if len(views) > 1:
-        return "UNKNOWN"  # "CHEST PA AND LAT" describes the series, not this image
+        return "UNKNOWN"
     return views.pop() if views else None
+
+
+@lru_cache(1024)
+def _named(said: str, *, is_of_this_image: bool) -> frozenset[View]:
+    """The views that a text of words in capitals names."""
+    spaced = _TOGETHER.sub(r"\1 ", said)
+    parts = spaced.split()
+    if _DECUBITUS_WORDS & set(parts):
+        return frozenset[View](["UNKNOWN"])
+    is_oblique = any(_OBLIQUE.fullmatch(part) for part in parts)
+    if is_oblique and is_of_this_image:
+        return frozenset[View](["LATERAL"])  # an AP oblique is no frontal view
+    views = {view for pattern, view in _FRONTAL if pattern.search(spaced)}
+    views |= {view for word, view in _UNSPACED.items() if word in spaced}
+    if is_oblique or any(_LATERAL.fullmatch(part) for part in parts):
+        views.add("LATERAL")
+    if is_of_this_image:
+        views |= {_POSITION[part] for part in parts if part in _POSITION}
+    return frozenset(views)

@@ -35,6 +35,8 @@ def patient(**attributes: object) -> Dataset:
         ("-12Y", None),
         ("12.5Y", None),
         ("1234Y", None),
+        ("0", None),
+        ("000", None),
         ("abc", None),
         ("Y", None),
         ("", None),
@@ -56,6 +58,14 @@ def test_age_as_it_is_written(stated, years):
         ({"PatientBirthDate": "20270101", "StudyDate": "20260101"}, None),
         ({"PatientBirthDate": "19501301", "StudyDate": "20260101"}, None),
         ({"PatientBirthDate": "00000000", "StudyDate": "20260101"}, None),
+        *(({"PatientAge": zero, "PatientBirthDate": "19600101", "StudyDate": "20260101"}, 66.0) for zero in ("000Y", "000D", "0", "000M")),
+        *(({"PatientAge": odd, "PatientBirthDate": "19600101", "StudyDate": "20260101"}, 66.0) for odd in ("-01Y", "Y", "900Y", "N/A")),
+        ({"PatientAge": "000Y", "PatientBirthDate": "20250701", "StudyDate": "20260101"}, 0.5),
+        ({"PatientAge": "000Y", "PatientBirthDate": "19600101", "StudyDate": "19000101", "SeriesDate": "20260101"}, 66.0),
+        ({"PatientBirthDate": "1960-01-01", "StudyDate": "2026-01-01"}, 66.0),
+        *(({"PatientBirthDate": day, "StudyDate": "20200101"}, None) for day in ("19000101", "00010101", "18000101", "99991231", "1960")),
+        *(({"PatientBirthDate": "19600101", "StudyDate": day}, None) for day in ("19000101", "00010101", "19010101", "20261301")),
+        ({"PatientBirthDate": "19000101", "StudyDate": "19000101"}, None),
         ({"PatientBirthDate": "19500101"}, None),
         ({"StudyDate": "20260101"}, None),
     ],
@@ -69,6 +79,13 @@ def test_a_child_has_a_reason_without_the_age():
         check_tags(patient(PatientAge="011Y"), spec(population=ADULTS))
     assert refused.value.reason is Reason.CHILD
     assert "11" not in refused.value.detail
+
+
+@pytest.mark.parametrize("age", ["000Y", "011M", "003W", "005D"])
+def test_an_infant_without_dates_stays_a_child(age):
+    with pytest.raises(NotAnalysable) as refused:
+        check_tags(patient(PatientAge=age, PatientBirthDate=""), spec(population=ADULTS))
+    assert refused.value.reason is Reason.CHILD
 
 
 @pytest.mark.parametrize("age", ["018Y", "18", "216M", "090Y"])

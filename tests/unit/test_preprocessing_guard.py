@@ -7,6 +7,7 @@ from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 from pydicom.sr.codedict import codes
 from pydicom.uid import (
+    ComputedRadiographyImageStorage,
     CTImageStorage,
     DigitalXRayImageStorageForPresentation,
     DigitalXRayImageStorageForProcessing,
@@ -115,9 +116,9 @@ def view(**attributes: object) -> str:
     return view_of(dataset)
 
 
-def code(value: str) -> Sequence:
+def code(value: str, meaning: str = "") -> Sequence:
     item = Dataset()
-    item.CodeValue, item.CodingSchemeDesignator = value, "SCT"
+    item.CodeValue, item.CodingSchemeDesignator, item.CodeMeaning = value, "SCT", meaning
     return Sequence([item])
 
 
@@ -133,6 +134,16 @@ def code(value: str) -> Sequence:
         "LATERAL": "LATERAL",
         "LEFT LATERAL": "LATERAL",
         "LLO": "LATERAL",
+        **dict.fromkeys(("PA ERECT", "PA 1", "P-A", "P/A", "P.A.", "p a", "PAERECT", "P->A", "CHEST^PA"), "PA"),
+        **dict.fromkeys(("AP SUPINE", "AP PORTABLE", "AP_SEMIERECT", "APSUPINE", "A-P", "A.P.", "AP LORDOTIC"), "AP"),
+        **dict.fromkeys(("POSTEROANTERIOR", "POSTERO-ANTERIOR", "Postero Anterior", "POSTERIOR-ANTERIOR"), "PA"),
+        **dict.fromkeys(("POSTERIOR TO ANTERIOR", "PÓSTERO-ANTERIOR", "POSTÉRO-ANTÉRIEUR", "posteroanteriore"), "PA"),
+        **dict.fromkeys(("dorsoventral", "ЗАДНЕ-ПЕРЕДНЯЯ", "后前位", "POSTERO-ANTERIOR ERECT"), "PA"),
+        **dict.fromkeys(("ANTEROPOSTERIOR", "ANTERO-POSTERIOR", "ANTERIOR POSTERIOR", "Anteroposterior supino"), "AP"),
+        **dict.fromkeys(("ventro-dorsal", "ПЕРЕДНЕ-ЗАДНЯЯ", "前后位"), "AP"),
+        **dict.fromkeys(("LAT", "L LAT", "LLAT", "RT LATERAL", "LATERALE", "LATERO-LATERALE", "LL ERECT", "seitlich"), "LATERAL"),
+        **dict.fromkeys(("Perfil", "PROFIL", "БОКОВАЯ", "側面", "侧位", "BOCZNE", "OBLIQUE", "AP OBLIQUE", "oblicua"), "LATERAL"),
+        **dict.fromkeys(("AP/PA", "PA OR AP", "PA AND LATERAL", "FRONTAL", "SUPINE", "POST ANTIBIOTICS", "LEFT SIDE"), "UNKNOWN"),
         "LLD": "UNKNOWN",
         "RLD": "UNKNOWN",
         "XYZ": "UNKNOWN",
@@ -184,6 +195,17 @@ def test_view_codes_are_those_of_cid_4010_in_both_of_their_spellings(concept, ex
         ({"AcquisitionDeviceProcessingDescription": "CANINE LATERAL THORAX 0-15cm"}, "LATERAL"),
         ({"SeriesDescription": "Chest AP", "ProtocolName": "AP portable"}, "AP"),
         ({"StudyDescription": "CHEST PA AND LATERAL"}, "UNKNOWN"),
+        ({"ViewPosition": "AP", "SeriesDescription": "CHEST (PA AND LAT)"}, "AP"),
+        ({"ViewPosition": "AP/PA", "SeriesDescription": "CHEST AP"}, "UNKNOWN"),
+        ({"ViewCodeSequence": code("LOCAL1", "Postero-anterior"), "SeriesDescription": "AP"}, "PA"),
+        ({"ViewCodeSequence": code("LOCAL2", "left lateral")}, "LATERAL"),
+        ({"SeriesDescription": "Thorax p.a."}, "PA"),
+        ({"SeriesDescription": "Thorax seitl."}, "LATERAL"),
+        ({"SeriesDescription": "TORAX POSTEROANTERIOR"}, "PA"),
+        ({"SeriesDescription": "CHEST OBLIQUE"}, "LATERAL"),
+        ({"SeriesDescription": "CHEST PA AND OBLIQUE"}, "UNKNOWN"),
+        ({"BodyPartExamined": "THORAX^PA"}, "PA"),
+        ({"BodyPartExamined": "CHEST LAT"}, "LATERAL"),
     ],
 )
 def test_view_resolver_takes_the_first_source_that_speaks(attributes, expected):
@@ -194,6 +216,29 @@ def test_secondary_capture_needs_the_modality_of_a_radiograph():
     dx = radiograph(PICTURE, Modality="DX", SOPClassUID=DigitalXRayImageStorageForPresentation)
     assert check_tags(dx, spec()) == "PA"
     assert reason_of(radiograph(PICTURE, Modality="XC")) is Reason.WRONG_MODALITY
+
+
+@pytest.mark.parametrize("modality", ["DR", "dr", "CR", "DX", "RG", "DRX", "XR", "OT", "SC", "", None])
+@pytest.mark.parametrize("sop_class", [DigitalXRayImageStorageForPresentation, ComputedRadiographyImageStorage])
+def test_the_sop_class_settles_what_modality_says_of_a_radiograph(modality, sop_class):
+    assert check_tags(radiograph(PICTURE, Modality=modality, SOPClassUID=sop_class), spec()) == "PA"
+
+
+@pytest.mark.parametrize("modality", ["PX", "IO", "MG", "CT", "RF", "us"])
+def test_a_modality_of_another_kind_is_believed_over_the_sop_class(modality):
+    """A dental panoramic is a DX object with Modality PX (PS3.3 C.7.3.1.1.1)."""
+    dx = radiograph(PICTURE, Modality=modality, SOPClassUID=DigitalXRayImageStorageForPresentation)
+    assert reason_of(dx) is Reason.WRONG_MODALITY
+
+
+@pytest.mark.parametrize("modality", ["CR", "DX", "DR", "dr", "DRX", "RG", "XR"])
+def test_secondary_capture_of_a_radiograph(modality):
+    assert check_tags(radiograph(PICTURE, Modality=modality), spec()) == "PA"
+
+
+def test_raw_signal_is_refused_whatever_its_modality_says():
+    raw = radiograph(PICTURE, Modality="DR", SOPClassUID=DigitalXRayImageStorageForProcessing)
+    assert reason_of(raw) is Reason.NOT_FOR_PRESENTATION
 
 
 def test_reasons_are_words_that_the_server_knows():
