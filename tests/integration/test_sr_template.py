@@ -35,7 +35,7 @@ RELEASE: Final = make_release()
 SHOWN: Final = [label for label in LABELS if not label.is_masked]
 EQUIPMENT: Final = st.fixed_dictionaries(
     {
-        "Modality": maybe(("CR", "DX", "OT", "")),
+        "Modality": maybe(("CR", "DX", "DR", "OT", "")),
         "Rows": maybe(("\x00\x02", "\x01", "")),
         "Columns": maybe(("\xff\xff", "")),
         "Manufacturer": maybe(("Maker", "Äther", "a\\b", "")),

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pydicom.sr.coding import Code
+from pydicom.uid import ComputedRadiographyImageStorage, DigitalXRayImageStorageForPresentation, DigitalXRayImageStorageForProcessing
 
 from hilum.domain import Decision, Finding, Release, mint_uid
 
@@ -48,6 +49,11 @@ MODALITY: Final = Code("121139", "DCM", "Modality")
 MODALITIES: Final[Mapping[str, Code]] = {
     "CR": Code("CR", "DCM", "Computed Radiography"),
     "DX": Code("DX", "DCM", "Digital Radiography"),
+}
+MODALITY_OF_CLASS: Final[Mapping[str, str]] = {
+    ComputedRadiographyImageStorage: "CR",
+    DigitalXRayImageStorageForPresentation: "DX",
+    DigitalXRayImageStorageForProcessing: "DX",
 }
 ROWS: Final = Code("110910", "DCM", "Pixel Data Rows")
 COLUMNS: Final = Code("110911", "DCM", "Pixel Data Columns")

@@ -36,8 +36,14 @@ def _entry(image: Dataset) -> sr.ImageContentItem:
 
 def modality(image: Dataset) -> Iterator[sr.ContentItem]:
     """CR or DX, where it is one of them."""
-    if image.get("Modality") in codes.MODALITIES:
-        yield sr.CodeContentItem(name=codes.MODALITY, value=codes.MODALITIES[image.Modality], relationship_type=_ACQUISITION)
+    if name := modality_name(image.get("Modality"), image.get("SOPClassUID")):
+        yield sr.CodeContentItem(name=codes.MODALITY, value=codes.MODALITIES[name], relationship_type=_ACQUISITION)
+
+
+def modality_name(stated: object, sop_class_uid: object) -> str | None:
+    """A key of `codes.MODALITIES`: what Modality says, where it is one of them, else what the SOP Class says; None for others."""
+    word = str(stated).strip().upper()
+    return word if word in codes.MODALITIES else codes.MODALITY_OF_CLASS.get(str(sop_class_uid))
 
 
 def size(image: Dataset) -> Iterator[sr.ContentItem]:

@@ -9,7 +9,7 @@ from pydicom.dataset import Dataset
 
 from hilum.report import codes
 from hilum.report.header import pair
-from hilum.report.image_library import image_library, modality, orientation, size, spacing
+from hilum.report.image_library import image_library, modality, modality_name, orientation, size, spacing
 from hilum.report.template.cutting import Template, cut_item
 from hilum.report.template.extract import Extract
 from hilum.report.template.values import decimal, double, text, uid
@@ -37,7 +37,8 @@ class Library:
         return self.entry.fill(*uids, descriptors) if descriptors else self.bare_entry.fill(*uids)
 
     def _descriptors(self, image: Extract) -> Iterator[bytes]:
-        yield self.modalities.get(str(image.get("Modality")), b"")
+        if name := modality_name(image.get("Modality"), image.sop_class_uid):
+            yield self.modalities[name]
         for template, keyword in zip(self.sizes, ("Rows", "Columns"), strict=True):
             if isinstance(value := image.get(keyword), int):
                 yield template.fill(decimal(value))
