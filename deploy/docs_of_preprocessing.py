@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from deploy.words_of_types import words_of
 from hilum_preprocessing import RECIPES, InputSpec
+from hilum_preprocessing.doubts import REFUSED_TOGETHER
 from hilum_preprocessing.operations import GEOMETRY, INTENSITY
 from hilum_preprocessing.population import Population
 from hilum_preprocessing.source import FixedWindow, Source
@@ -46,6 +47,12 @@ def recipes_table(row: Row) -> Iterator[str]:
         wire = f"{spec.wire_dtype} {spec.target.height} x {spec.target.width}, {spec.model_channels} ch."
         differences = (_difference(found[key]) for key in ("before", "on_the_wire"))
         yield row(f"`{name}`", wire, f"`{spec.version}`", *differences, str(found["pictures"]), spec.cites)
+
+
+def doubts_table(row: Row) -> Iterator[str]:
+    """The default combinations of flags whose images are not analysed."""
+    yield "\n| flags that an image has together | what it ends as |\n|---|---|"
+    yield from (row(", ".join(f"`{flag}`" for flag in flags), "`implausible_pixels`") for flags in REFUSED_TOGETHER)
 
 
 def _difference(value: float) -> str:

@@ -24,7 +24,7 @@ from deploy.docs_of_ingest import ingest_tables
 from deploy.docs_of_manifest import manifest_tables
 from deploy.docs_of_parity import parity_table
 from deploy.docs_of_peer import peer_table
-from deploy.docs_of_preprocessing import echo_table, fields_tables, recipes_table, traps_table
+from deploy.docs_of_preprocessing import doubts_table, echo_table, fields_tables, recipes_table, traps_table
 from deploy.docs_of_proof import proof_table
 from deploy.docs_of_senders import senders_table
 from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, telemetry, verbs
@@ -264,6 +264,7 @@ GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "rollouts": ("states.md", rollout_states),
     "reasons": ("states.md", reasons_table),
     "flags": ("states.md", flags_table),
+    "doubts": ("states.md", lambda: doubts_table(_row)),
     "commands": ("commands.md", commands_list),
     "verbs": ("audit.md", verbs_table),
     "terminology": ("terminology.md", terminology_table),

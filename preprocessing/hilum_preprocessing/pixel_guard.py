@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from hilum_preprocessing.compiled import Seen, seen_in
 from hilum_preprocessing.decode import StoredValues
-from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
+from hilum_preprocessing.doubts import require_no_doubt
+from hilum_preprocessing.errors import Flag
 
 _SIDE = 96  # samples along an axis, about
 _BINS = 64  # as in resize.c
@@ -109,8 +110,7 @@ def pixel_flags(seen: PixelStatistics, limits: PixelLimits) -> tuple[str, ...]:
 def check_pixels(stored: StoredValues, limits: PixelLimits, refused: Collection[str] = ()) -> tuple[str, ...]:
     """The flags of a picture. Raises NotAnalysable (implausible_pixels) when one of them is among `refused`."""
     flags = pixel_flags(look(stored), limits)
-    if against := sorted(set(flags) & set(refused)):
-        raise NotAnalysable(Reason.IMPLAUSIBLE_PIXELS, ", ".join(against))
+    require_no_doubt(flags, refused)
     return flags
 
 

@@ -60,9 +60,13 @@ class Reason(StrEnum):
 
 
 _REASON_MEANING: Mapping[Reason, str] = {
-    Reason.WRONG_MODALITY: "Modality is neither CR nor DX.",
+    Reason.WRONG_MODALITY: (
+        "Neither the SOP Class nor, in a Secondary Capture, the Modality is that of a radiograph (CR, DX), or Modality names another kind."
+    ),
     Reason.NOT_FOR_PRESENTATION: "Presentation Intent Type is FOR PROCESSING: raw detector signal, which no recipe was made for.",
-    Reason.NOT_CHEST: "Body Part Examined names another body part than the chest.",
+    Reason.NOT_CHEST: (
+        "Body Part Examined names another body part than the chest; or it names none, and the anatomic region or a description does."
+    ),
     Reason.LATERAL_NOT_SUPPORTED: "A lateral view, and the release reads frontal views only.",
     Reason.CHILD: "The patient is younger than the release's manifest allows (`input.population`).",
     Reason.NOT_MONOCHROME: "Colour or palette pixels; a radiograph is MONOCHROME1 or MONOCHROME2.",
@@ -76,7 +80,7 @@ _REASON_MEANING: Mapping[Reason, str] = {
     Reason.TOO_LARGE: "More pixels than the limit, in the image or on its way to the input.",
     Reason.CONSTANT_IMAGE: "All pixels have one value.",
     Reason.UNSUPPORTED_PIXEL_FORMAT: "Bits Allocated, Bits Stored or Pixel Representation outside what is supported.",
-    Reason.IMPLAUSIBLE_PIXELS: "The image has a flag that `guard.refuses` lists.",
+    Reason.IMPLAUSIBLE_PIXELS: "The image has a flag that `guard.refuses` lists, or all flags of a row of `guard.refuses_together`.",
     Reason.RELEASE_NOT_AVAILABLE: "The release is no longer configured.",
     Reason.INSTANCE_MISSING: "The stored object is gone from the archive.",
     Reason.ATTEMPTS_EXHAUSTED: "The work was tried as often as the settings allow and failed each time.",

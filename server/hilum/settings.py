@@ -35,6 +35,7 @@ from hilum.domain import IMAGE_SOP_CLASSES, SR_LADDER, TRANSFER_SYNTAXES
 from hilum.environment import Overlaid, overlay
 from hilum.errors import ConfigurationError
 from hilum.texts import LongString, Named, Paragraph
+from hilum_preprocessing.doubts import REFUSED_TOGETHER
 
 
 def _ae_title(value: str) -> str:
@@ -472,14 +473,15 @@ class Analyse(_Section):
 
 
 _FLAGS_OF_PIXELS = Literal["low_contrast", "few_levels", "saturated", "asymmetric", "looks_inverted", "unusual_aspect"]
+_FLAGS_OF_HEADER = Literal["body_part_unknown", "view_unknown", "age_unknown", "burned_in_text"]
 _FLAGS_OF_LEVELS = Literal["voi_unusable", "voi_doubtful", "lut_corrected", "lut_doubtful", "padding_unusable", "polarity_doubtful"]
 _FLAGS_OF_ORIENTATION = Literal["orientation_upside_down", "orientation_mirrored", "orientation_turned", "orientation_lateral"]
-RefusedFlag = Literal[_FLAGS_OF_PIXELS, _FLAGS_OF_LEVELS, _FLAGS_OF_ORIENTATION]
+RefusedFlag = Literal[_FLAGS_OF_PIXELS, _FLAGS_OF_LEVELS, _FLAGS_OF_ORIENTATION, _FLAGS_OF_HEADER]
 """What `guard.refuses` may name. The others are no doubts about what a model would see."""
 
 
 class Guard(_Section):
-    """What the pixels of a usual frontal chest radiograph look like. What is outside is flagged on the result."""
+    """What a usual frontal chest radiograph looks like, and which doubts about an image mean no finding. Others are flags on the result."""
 
     span_at_least: float = Field(
         0.05, ge=0, le=1, description="Share of the nominal range between 1st and 99th percentile; less: low_contrast."
@@ -498,6 +500,17 @@ class Guard(_Section):
     refuses: tuple[RefusedFlag, ...] = Field(
         (), description="Flags whose images are not analysed (implausible_pixels). Look at your own flags for a while first."
     )
+    refuses_together: tuple[tuple[RefusedFlag, ...], ...] = Field(
+        REFUSED_TOGETHER,  # type: ignore[arg-type]  # they are words of RefusedFlag: a test compares them
+        description="Combinations of flags whose images are not analysed (implausible_pixels). An empty list analyses them all, "
+        "with their flags.",
+    )
+    chest_words: tuple[Named, ...] = Field(
+        (),
+        description="Words or phrases of your senders' Body Part Examined and descriptions that mean the chest. They come before the "
+        "built-in ones. Case, accents, digits and punctuation make no difference.",
+    )
+    other_body_part_words: tuple[Named, ...] = Field((), description="The same for other body parts: not_chest.")
 
     @model_validator(mode="after")
     def _some_aspect_is_usual(self) -> Guard:
@@ -507,8 +520,13 @@ class Guard(_Section):
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """All fields but `refuses`, by name."""
-        return self.model_dump(exclude={"refuses"})
+        """The limits of the pixel statistics, by name."""
+        return self.model_dump(exclude={"refuses", "refuses_together", "chest_words", "other_body_part_words"})
+
+    @property
+    def site_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Words for the chest, and for other body parts."""
+        return self.chest_words, self.other_body_part_words
 
 
 class Pipeline(_Section):

@@ -129,6 +129,8 @@ def test_every_problem_is_named_at_once_with_the_nearest_known_key(tmp_path: Pat
         ('ledger = "postgresql+psycopg://u:very-secret@h/d"\n', "ledger: Input should be a valid dictionary"),
         ('[ledger]\nurl = "postgresql+psycopg://u:p@h:very-secret/d"\n', "ledger.url: its host or port is none"),
         ("[guard]\naspect_at_least = 2\naspect_at_most = 1\n", "guard: aspect_at_least is above aspect_at_most"),
+        ('[guard]\nrefuses_together = [["few_levels", "dark"]]\n', "guard.refuses_together.0.1: Input should be"),
+        ('[guard]\nchest_words = [" "]\n', "guard.chest_words.0: must not be blank"),
         ('[site]\nstate_dir = "a\\u0000b"\n', "site.state_dir: must not hold a null character"),
         ('[watch.a]\npath = "/srv/in"\n[watch.b]\npath = "/srv/in/b"\n', "b: path must lie beside the path of a"),
         ('[watch.a]\npath = "/srv/in"\ncalled_ae_title = "NIGTH"\n', "NIGTH is not in receive.ae_titles"),

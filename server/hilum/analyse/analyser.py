@@ -49,8 +49,7 @@ class Analyser:
         guard: Guard | None = None,
         explain: Explain = _not_configured,
     ) -> None:
-        self._explain, guard = explain, guard or Guard()
-        self._limits, self._refuses = guard.limits, guard.refuses
+        self._explain, self._guard = explain, guard or Guard()
         self._settings, self._gateway, self._pool, self._find = settings, gateway, pool, find
         self._releases: dict[str, Release] = {}
         self._batchers: dict[str, Batcher] = {}
@@ -148,8 +147,10 @@ class Analyser:
             input_specs=specs,
             maximum_pixels=self._settings.maximum_pixels,
             device=self._settings.device,
-            pixel_limits=self._limits,
-            refused_flags=self._refuses,
+            pixel_limits=self._guard.limits,
+            refused_flags=self._guard.refuses,
+            refused_together=self._guard.refuses_together,
+            site_words=self._guard.site_words,
             is_decoded_only=self._settings.placement == "device",
             is_read_once=self._settings.reads_once,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from pydicom import Dataset
@@ -18,7 +18,6 @@ from hilum_preprocessing import (
     NotAnalysable,
     PixelHeader,
     PixelLimits,
-    Reason,
     StoredValues,
     admitted,
     check_pixels,
@@ -29,6 +28,8 @@ from hilum_preprocessing import (
     read_file,
     tag_flags,
 )
+from hilum_preprocessing.body_parts import SiteWords
+from hilum_preprocessing.doubts import require_no_doubt
 from hilum_preprocessing.self_check import self_check
 
 
@@ -91,28 +92,30 @@ def _decode_charged(request: Request) -> Answer | Decoded:
     except NotAnalysable as error:
         return dict.fromkeys(request.input_specs, _not_ready(error))
     not_ready: dict[str, NotReady] = {}
+    site = _site(request.site_words)
     wanted: dict[Decoding, dict[str, Accepted]] = {}
     for name, mapping in request.input_specs.items():
         spec = _known(name, mapping).spec
         try:
-            view, header = admitted(dataset, spec)
+            view, header = admitted(dataset, spec, site)
             decoding = decoding_for(dataset, spec)
         except NotAnalysable as error:
             not_ready[name] = _not_ready(error)
         else:
-            wanted.setdefault(decoding, {})[name] = Accepted(view, tag_flags(dataset, spec, view))
+            wanted.setdefault(decoding, {})[name] = Accepted(view, tag_flags(dataset, spec, view, site))
     pictures = tuple(_pictures(request, dataset, header, wanted, not_ready)) if wanted else ()
     return Decoded(pictures, not_ready) if pictures else dict(not_ready)
 
 
 def _is_wanted(request: Request, dataset: Dataset) -> bool:
     """Whether a release takes the image: a lateral view need not come from the disk as a whole."""
-    return any(_takes(name, mapping, dataset) for name, mapping in request.input_specs.items())
+    site = _site(request.site_words)
+    return any(_takes(name, mapping, dataset, site) for name, mapping in request.input_specs.items())
 
 
-def _takes(release: str, mapping: Mapping[str, Any], dataset: Dataset) -> bool:
+def _takes(release: str, mapping: Mapping[str, Any], dataset: Dataset, site: SiteWords) -> bool:
     try:
-        check_tags(dataset, _known(release, mapping).spec)
+        check_tags(dataset, _known(release, mapping).spec, site)
     except NotAnalysable:
         return False
     except Exception:  # noqa: BLE001 - an error of ours, which the reader of the file would take for the file's: it is met again outside
@@ -150,11 +153,20 @@ def _flagged(
 ) -> Iterator[tuple[str, Accepted]]:
     """Each release with the flags of its image; one whose flags are refused is added to `not_ready`."""
     for name, item in accepted.items():
-        of_header = (*level_flags(stored, _known(name, request.input_specs[name]).spec), *item.flags)
-        if against := sorted(set(of_header) & set(request.refused_flags)):
-            not_ready[name] = _not_ready(NotAnalysable(Reason.IMPLAUSIBLE_PIXELS, ", ".join(against)))
+        of_levels = level_flags(stored, _known(name, request.input_specs[name]).spec)
+        flags = (*stored.flags, *doubts, *of_levels, *item.flags)
+        try:
+            require_no_doubt(flags, request.refused_flags, request.refused_together)
+        except NotAnalysable as error:
+            not_ready[name] = _not_ready(error)
         else:
-            yield name, Accepted(item.view, (*stored.flags, *doubts, *of_header))
+            yield name, Accepted(item.view, flags)
+
+
+@lru_cache(8)
+def _site(words: tuple[tuple[str, ...], tuple[str, ...]]) -> SiteWords:
+    """They are normalised once, not for each image."""
+    return SiteWords.of(*words)
 
 
 def prepare_decoded(request: Request, decoded: Decoded) -> Answer:

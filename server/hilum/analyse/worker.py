@@ -28,7 +28,8 @@ from hilum.process_limits import forbid_core_files, limit_memory
 class Request:
     """Decode `path` once and prepare it for each release: its id to the mapping of its InputSpec.
 
-    `pixel_limits`: fields of PixelLimits that differ from its defaults; a picture with a flag of `refused_flags` is not analysed.
+    `pixel_limits`: fields of PixelLimits that differ from its defaults; a picture with a flag of `refused_flags` is not analysed,
+    nor is one with all flags of a row of `refused_together`. `site_words`: of Body Part Examined, for the chest and for other parts.
     `is_decoded_only`: the stored values go back, for a device to prepare. `is_read_once`: the file's pages are given back afterwards.
     """
 
@@ -38,6 +39,8 @@ class Request:
     device: str
     pixel_limits: Mapping[str, float] = field(default_factory=dict)
     refused_flags: tuple[str, ...] = ()
+    refused_together: tuple[tuple[str, ...], ...] = ()
+    site_words: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     is_decoded_only: bool = False
     is_read_once: bool = False
 
@@ -50,12 +53,24 @@ class Request:
             self.device,
             self.pixel_limits,
             self.refused_flags,
+            self.refused_together,
+            self.site_words,
             self.is_decoded_only,
             self.is_read_once,
         )
 
 
-Terms = tuple[Mapping[str, Mapping[str, Any]], int, str, Mapping[str, float], tuple[str, ...], bool, bool]
+Terms = tuple[
+    Mapping[str, Mapping[str, Any]],
+    int,
+    str,
+    Mapping[str, float],
+    tuple[str, ...],
+    tuple[tuple[str, ...], ...],
+    tuple[tuple[str, ...], tuple[str, ...]],
+    bool,
+    bool,
+]
 
 
 class Question(NamedTuple):

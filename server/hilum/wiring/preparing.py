@@ -17,6 +17,7 @@ from hilum.errors import ConfigurationError
 from hilum.models.catalogue import load_catalogue
 from hilum.settings import Settings
 from hilum_preprocessing import InputSpec, read_file
+from hilum_preprocessing.body_parts import SiteWords
 from hilum_preprocessing.explain import explain
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -40,7 +41,14 @@ def prepare_file(settings: Settings, file: Path, release_id: str, wanted: Wanted
         raise ConfigurationError([f"{file}: no such file"])
     spec = catalogue[release_id].input_spec
     request = Request(
-        file, {release_id: spec}, settings.analyse.maximum_pixels, settings.analyse.device, settings.guard.limits, settings.guard.refuses
+        file,
+        {release_id: spec},
+        settings.analyse.maximum_pixels,
+        settings.analyse.device,
+        pixel_limits=settings.guard.limits,
+        refused_flags=settings.guard.refuses,
+        refused_together=settings.guard.refuses_together,
+        site_words=settings.guard.site_words,
     )
     answer = prepare_for_releases(request)[release_id]
     common = {"file": str(file), "release": release_id}
@@ -52,7 +60,7 @@ def prepare_file(settings: Settings, file: Path, release_id: str, wanted: Wanted
             "meaning": Reason(answer.reason).meaning,
             "detail": answer.detail,
         }
-    _write(wanted, answer.tensor, file, InputSpec.from_mapping(spec))
+    _write(wanted, answer.tensor, file, InputSpec.from_mapping(spec), SiteWords.of(*settings.guard.site_words))
     values = answer.tensor.astype(np.float64)
     return {
         **common,
@@ -73,13 +81,13 @@ def _paths(wanted: Wanted) -> Iterator[tuple[str, Path | None]]:
     yield from (("tensor", wanted.out), ("png", wanted.png), ("explained", wanted.explain))
 
 
-def _write(wanted: Wanted, tensor: Array, file: Path, spec: InputSpec) -> None:
+def _write(wanted: Wanted, tensor: Array, file: Path, spec: InputSpec, site: SiteWords) -> None:
     if wanted.out is not None:
         np.save(wanted.out, tensor)
     if wanted.png is not None:
         Image.fromarray(_picture(tensor)).save(wanted.png)
     if wanted.explain is not None:
-        explain(read_file(file), spec).save(wanted.explain)
+        explain(read_file(file), spec, site=site).save(wanted.explain)
 
 
 def _picture(tensor: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:

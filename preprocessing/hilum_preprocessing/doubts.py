@@ -1,0 +1,42 @@
+"""Which flags of an image, together, mean that no model should read it. Torch-free."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
+
+_UNKNOWN: Final = Flag.BODY_PART_UNKNOWN
+
+REFUSED_TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
+    # Nothing names the chest, and the shape is not a chest's: a dental panoramic is twice as wide as it is high.
+    (_UNKNOWN.value, Flag.UNUSUAL_ASPECT.value),
+    # Nothing names the chest or the view, and one thing about the pixels is unusual.
+    (_UNKNOWN.value, Flag.VIEW_UNKNOWN.value, Flag.FEW_LEVELS.value),
+    (_UNKNOWN.value, Flag.VIEW_UNKNOWN.value, Flag.SATURATED.value),
+    (_UNKNOWN.value, Flag.VIEW_UNKNOWN.value, Flag.LOOKS_INVERTED.value),
+    (_UNKNOWN.value, Flag.VIEW_UNKNOWN.value, Flag.ASYMMETRIC.value),
+    (_UNKNOWN.value, Flag.VIEW_UNKNOWN.value, Flag.LOW_CONTRAST.value),
+    # Nothing names the chest, and two of what is typical for limbs and teeth: much air around them, and no lungs.
+    (_UNKNOWN.value, Flag.FEW_LEVELS.value, Flag.SATURATED.value),
+    (_UNKNOWN.value, Flag.FEW_LEVELS.value, Flag.LOOKS_INVERTED.value),
+    (_UNKNOWN.value, Flag.SATURATED.value, Flag.LOOKS_INVERTED.value),
+    # All three, whatever the header says: a limb that is called a chest.
+    (Flag.FEW_LEVELS.value, Flag.SATURATED.value, Flag.LOOKS_INVERTED.value),
+)
+"""Combinations of flags whose images are not analysed, unless a site says otherwise.
+
+Neither an unknown body part nor an unknown view is among them by itself, nor both together: real chest
+radiographs lack both often (docs/decisions/doubtful-images.md).
+"""
+
+
+def require_no_doubt(flags: Collection[str], refused: Collection[str] = (), together: Iterable[Collection[str]] = ()) -> None:
+    """Raises NotAnalysable (implausible_pixels) for one of `refused`, or for all flags of a row of `together`."""
+    seen = set(flags)
+    against = seen & set(refused)
+    for row in together:
+        against |= set(row) if row and seen.issuperset(row) else set()
+    if against:
+        raise NotAnalysable(Reason.IMPLAUSIBLE_PIXELS, ", ".join(sorted(against)))
