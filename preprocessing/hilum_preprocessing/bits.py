@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hilum_preprocessing.compiled import extremes
+from hilum_preprocessing.depth import OVERSHOOT_OF_RANGE, OVERSHOOT_SHARE, require_sign, settled, value_range
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
-
-# A lossy codec overshoots far at sharp edges, in a pixel of ten thousand at most, and a little wherever a picture is white;
-# a codestream of another depth exceeds far and in many.
-_OVERSHOOT_SHARE: Final = 1e-3
-_OVERSHOOT_OF_RANGE: Final = 64  # a 64th of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,23 +42,20 @@ class Samples:
 
 
 def stored_bits(container: NDArray[Any], header: PixelHeader) -> Decoded:
-    """The stored bits of each unsigned container word, sign extended (PS3.5 8.1.1); flagged when bits outside of them were set.
+    """The stored bits of each unsigned container word, sign extended (PS3.5 8.1.1); words that fit are not copied.
 
-    Older objects keep overlays, others garbage, in the bits that are not stored. A container that is clean is not copied.
+    Where bits outside of the stored ones are set, `depth` says what becomes of them: flagged, or NotAnalysable (depth_contradicted).
     """
-    shift = header.high_bit + 1 - header.bits_stored
-    spare = 8 * container.itemsize - header.bits_stored
-    if header.is_signed:
-        signed = f"{container.dtype.byteorder}i{container.itemsize}"
-        # Up to the top, then down again: the arithmetic shift brings the sign along.
-        return Decoded((container << (spare - shift)).view(signed) >> spare if spare else container.view(signed))
-    mask = (1 << header.bits_stored) - 1
-    ends = extremes(container) if spare and shift == 0 and container.ndim == 2 else None
-    if spare == 0 or (shift == 0 and (ends[1] if ends else int(container.max())) <= mask):
-        return Decoded(container, ends=ends)
-    is_cleared = bool(np.any(container & np.array(~(mask << shift) & ((1 << 8 * container.itemsize) - 1), container.dtype)))
-    flags = (Flag.HIGH_BITS_CLEARED,) if is_cleared else ()
-    return Decoded((container >> shift) & np.array(mask, container.dtype), flags)
+    values = container.view(f"{container.dtype.byteorder}i{container.itemsize}") if header.is_signed else container
+    if header.bits_stored == 8 * container.itemsize:
+        return Decoded(values)
+    if header.high_bit == header.bits_stored - 1:
+        ends = extremes(values) if values.ndim == 2 else None
+        low, high = value_range(header)
+        least, most = ends or _ends(values, low, high)
+        if low <= least and most <= high:
+            return Decoded(values, ends=ends)
+    return Decoded(*settled(container, header))
 
 
 def from_samples(array: NDArray[Any], samples: Samples, header: PixelHeader) -> Decoded:
@@ -75,7 +68,7 @@ def from_samples(array: NDArray[Any], samples: Samples, header: PixelHeader) -> 
         raise NotAnalysable(Reason.CODESTREAM_MISMATCH, f"decoded to {array.shape}, header {header.shape}")
     if samples.precision == header.bits_allocated and not samples.is_lossy and not samples.is_signed:
         return stored_bits(array, header)
-    values = array if samples.is_signed or not header.is_signed else _sign_extended(array, samples.precision)
+    values = array if samples.is_signed or not header.is_signed else _two_s_complement(array, samples.precision, header)
     ends = extremes(values) if values.ndim == 2 else None
     fitting, is_clamped = _fitting(values, header, samples, ends)
     seen = {Flag.VALUES_CLAMPED: is_clamped, Flag.BITS_STORED_DOUBTFUL: samples.precision < header.bits_stored}
@@ -83,22 +76,23 @@ def from_samples(array: NDArray[Any], samples: Samples, header: PixelHeader) -> 
     return Decoded(fitting.astype(header.dtype, copy=False), flags, ends=None if is_clamped else ends)
 
 
-def _sign_extended(array: NDArray[Any], precision: int) -> NDArray[Any]:
+def _two_s_complement(array: NDArray[Any], precision: int, header: PixelHeader) -> NDArray[Any]:
     spare = 8 * array.itemsize - precision
-    return (array << spare).view(f"i{array.itemsize}") >> spare
+    values = (array << spare).view(f"i{array.itemsize}") >> spare
+    if int(array.max()) >> precision - 1:
+        require_sign(array, values, replace(header, bits_stored=precision, high_bit=precision - 1))
+    return values
 
 
 def _fitting(values: NDArray[Any], header: PixelHeader, samples: Samples, ends: tuple[int, int] | None) -> tuple[NDArray[Any], bool]:
     """Values within Bits Stored, and whether some had to be clamped to it."""
-    low, high = (
-        (-(1 << (header.bits_stored - 1)), (1 << (header.bits_stored - 1)) - 1) if header.is_signed else (0, (1 << header.bits_stored) - 1)
-    )
+    low, high = value_range(header)
     least, most = ends or _ends(values, low, high)
     if low <= least and most <= high:
         return values, False
     outside = np.count_nonzero((values < low) | (values > high)) / values.size
-    reach = (1 << header.bits_stored) // _OVERSHOOT_OF_RANGE if samples.reach is None else samples.reach
-    is_near = samples.is_lossy and (outside <= _OVERSHOOT_SHARE or (low - least <= reach and most - high <= reach))
+    reach = (1 << header.bits_stored) // OVERSHOOT_OF_RANGE if samples.reach is None else samples.reach
+    is_near = samples.is_lossy and (outside <= OVERSHOOT_SHARE or (low - least <= reach and most - high <= reach))
     if not is_near:
         seen = f"samples from {least} to {most}, {header.bits_stored} bits {'signed' if header.is_signed else 'unsigned'}"
         raise NotAnalysable(Reason.CODESTREAM_MISMATCH, seen)

@@ -16,18 +16,47 @@ _ITEM: Final = b"\xfe\xff\x00\xe0"
 _DELIMITER: Final = b"\xfe\xff\xdd\xe0"
 _MOST_ITEMS: Final = 100_000  # an empty one takes 8 bytes of the file, and hundreds here
 _HEAD: Final = struct.Struct("<4sI")
-_ENDS: Final = (b"\xff\xd9", b"\xff\xd9\x00", b"\xff\xd9\xff")  # EOI and EOC, even or padded
+END_MARKER: Final = b"\xff\xd9"  # EOI of JPEG and JPEG-LS, EOC of JPEG 2000; none of their data hold it
+_STARTS: Final = (b"\xff\xd8\xff", b"\xff\x4f\xff\x51", b"\x00\x00\x00\x0cjP  ")  # SOI, SOC and SIZ, a JP2 file
+_RLE_STARTS: Final = tuple(struct.pack("<II", count, 64) for count in range(1, 16))  # PS3.5 G.5: the first segment follows the header
+# PS3.5 A.4: a fragment of odd length is padded with one 00. Some writers pad with FF, with what lay in their memory, or up to a sector.
+_SECTOR_BYTES: Final = 4096
+_PADDING_BYTES: Final = 64
 
 Codestream = memoryview | bytes
+
+
+def end_of(codestream: Codestream) -> int:
+    """Where the end marker of a codestream ends; 0 where there is none.
+
+    Behind it may stand a sector of 00 and FF, and before those 62 bytes of anything. A second end marker is padding, too.
+    """
+    tail = bytes(codestream[-_SECTOR_BYTES:]).rstrip(b"\x00\xff")
+    at = tail.rfind(END_MARKER, max(0, len(tail) - _PADDING_BYTES))
+    while at >= 2 and tail[at - 2 : at] == END_MARKER:
+        at -= 2
+    return len(codestream) - min(_SECTOR_BYTES, len(codestream)) + at + len(END_MARKER) if at >= 0 else 0
 
 
 def codestream_of(dataset: Dataset, frame: int, frames: int) -> Codestream:
     """The codestream of one frame: its fragments, joined. Nothing is copied when there is one. Raises NotAnalysable."""
     table, *fragments = items(memoryview(required(dataset, "PixelData")))
+    _require_no_more(fragments, frames)
     chosen = _of_frame(dataset, table[1], fragments, frame, frames)
     if not chosen:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"no fragment for frame {frame + 1} of {frames}")
     return chosen[0] if len(chosen) == 1 else b"".join(chosen)
+
+
+def _require_no_more(fragments: Sequence[tuple[int, memoryview]], frames: int) -> None:
+    """Raises NotAnalysable (excess_pixel_data) for more codestreams than frames: another frame might be the picture."""
+    found = 0
+    for number, (_, value) in enumerate(fragments):
+        head = bytes(value[:8])
+        is_first_or_behind_an_end = number == 0 or end_of(fragments[number - 1][1]) > 0
+        found += (head.startswith(_STARTS) and is_first_or_behind_an_end) or head in _RLE_STARTS
+    if found > frames:
+        raise NotAnalysable(Reason.EXCESS_PIXEL_DATA, f"{found} codestreams, Number of Frames {frames}")
 
 
 def items(data: memoryview) -> list[tuple[int, memoryview]]:
@@ -102,6 +131,6 @@ def _by_end_marker(fragments: Sequence[tuple[int, memoryview]]) -> list[list[mem
     grouped: list[list[memoryview]] = [[]]
     for _, value in fragments:
         grouped[-1].append(value)
-        if bytes(value[-3:]).endswith(_ENDS):
+        if end_of(value):
             grouped.append([])
     return grouped[:-1]

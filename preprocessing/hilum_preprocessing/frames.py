@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -24,11 +25,13 @@ DEFAULT_MAXIMUM_PIXELS: Final = 100_000_000
 def decode_frames(dataset: Dataset, maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS) -> NDArray[Any]:
     """All frames as stored values, as pydicom's `Dataset.pixel_array` has them; colour as RGB, palettes as indices.
 
+    Words that do not fit into Bits Stored are masked; `decode` judges them.
+
     ([frames,] rows, columns[, 3]) of uint8, int8, uint16, int16 or uint32; one frame has no axis of its own. `maximum_pixels` of all
     frames together. Raises NotAnalysable.
     """
     require_pixel_data(dataset)
-    header = PixelHeader.of(dataset)
+    header = replace(PixelHeader.of(dataset), is_judged=False)
     header.check_size(maximum_pixels, header.frames)
     arrays = [to_rgb(decode_frame(dataset, header, frame), header) for frame in range(header.frames)]
     return arrays[0] if len(arrays) == 1 else np.stack(arrays)

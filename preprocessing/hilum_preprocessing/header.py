@@ -10,6 +10,7 @@ from pydicom.dataset import Dataset
 
 from hilum_preprocessing.elements import element, integer, required, tag_of, word
 from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.overlays import overlay_bits
 
 _MONOCHROME: Final = frozenset({"MONOCHROME1", "MONOCHROME2"})
 _COLOUR: Final = frozenset({"RGB", "YBR_FULL", "YBR_FULL_422", "YBR_ICT", "YBR_RCT"})
@@ -18,7 +19,11 @@ _PALETTE: Final = "PALETTE COLOR"
 
 @dataclass(frozen=True, slots=True)
 class PixelHeader:
-    """What the data set says of its Pixel Data. `samples` a pixel; `is_planar`: RRR…GGG…BBB… and not pixel by pixel."""
+    """What the data set says of its Pixel Data. `samples` a pixel; `is_planar`: RRR…GGG…BBB… and not pixel by pixel.
+
+    `overlay_bits`: a mask of the bits of a word in which, as it says, overlays are kept. `is_judged`: words that do not fit into Bits
+    Stored are judged by `depth`; else they are masked, whatever they hold.
+    """
 
     rows: int
     columns: int
@@ -30,6 +35,8 @@ class PixelHeader:
     samples: int = 1
     frames: int = 1
     is_planar: bool = False
+    overlay_bits: int = 0
+    is_judged: bool = True
 
     @classmethod
     def of(cls, dataset: Dataset) -> Self:
@@ -37,11 +44,12 @@ class PixelHeader:
         photometric = word(dataset, "PhotometricInterpretation")
         if not photometric:
             required(dataset, "PhotometricInterpretation")
-        bits_stored, samples = integer(dataset, "BitsStored"), integer(dataset, "SamplesPerPixel")
+        bits_allocated, bits_stored = integer(dataset, "BitsAllocated"), integer(dataset, "BitsStored")
+        samples = integer(dataset, "SamplesPerPixel")
         header = cls(
             rows=integer(dataset, "Rows"),
             columns=integer(dataset, "Columns"),
-            bits_allocated=integer(dataset, "BitsAllocated"),
+            bits_allocated=bits_allocated,
             bits_stored=bits_stored,
             # PS3.5 8.1.1: High Bit is one less than Bits Stored; older objects put it higher, so it is read and not assumed.
             high_bit=integer(dataset, "HighBit", default=bits_stored - 1),
@@ -51,6 +59,7 @@ class PixelHeader:
             frames=max(1, _not_negative(integer(dataset, "NumberOfFrames", default=1))),
             # PS3.3 C.7.6.3: it stands with several samples, and says nothing of one.
             is_planar=samples > 1 and integer(dataset, "PlanarConfiguration", default=0) == 1,
+            overlay_bits=overlay_bits(dataset, bits_allocated),
         )
         header._check()
         return header

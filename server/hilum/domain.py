@@ -35,8 +35,10 @@ class Reason(StrEnum):
     MULTI_FRAME = "multi_frame"
     NO_PIXEL_DATA = "no_pixel_data"
     TRUNCATED_PIXEL_DATA = "truncated_pixel_data"
+    EXCESS_PIXEL_DATA = "excess_pixel_data"
     UNDECODABLE = "undecodable"
     CODESTREAM_MISMATCH = "codestream_mismatch"
+    DEPTH_CONTRADICTED = "depth_contradicted"
     TRANSFER_SYNTAX_NOT_SUPPORTED = "transfer_syntax_not_supported"
     CORRUPT_HEADER = "corrupt_header"
     TOO_LARGE = "too_large"
@@ -73,8 +75,10 @@ _REASON_MEANING: Mapping[Reason, str] = {
     Reason.MULTI_FRAME: "More than one frame.",
     Reason.NO_PIXEL_DATA: "The object holds no Pixel Data.",
     Reason.TRUNCATED_PIXEL_DATA: "Pixel Data is shorter than the header says, or its codestream lacks its end, tiles, packets or scans.",
+    Reason.EXCESS_PIXEL_DATA: "Pixel Data holds more than the header says: deeper pixels, or more frames, samples, rows or columns.",
     Reason.UNDECODABLE: "The decoder refused the codestream.",
     Reason.CODESTREAM_MISMATCH: "The codestream's own size or depth contradicts the header.",
+    Reason.DEPTH_CONTRADICTED: "Pixels exceed Bits Stored, or are no such numbers: read by the header they would be another picture.",
     Reason.TRANSFER_SYNTAX_NOT_SUPPORTED: "Hilum stores this Transfer Syntax, but does not decode it.",
     Reason.CORRUPT_HEADER: "An attribute that is needed to read the pixels is missing or unreadable, or the header is too complex.",
     Reason.TOO_LARGE: "More pixels than the limit, in the image or on its way to the input.",

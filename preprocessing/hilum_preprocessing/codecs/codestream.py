@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from hilum_preprocessing.encapsulation import Codestream
+from hilum_preprocessing.encapsulation import END_MARKER, Codestream, end_of
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
@@ -22,7 +22,7 @@ _COD_MARKER: Final = 0x52
 _SOT_MARKER: Final = 0x90
 _MOST_SEGMENTS: Final = 4096  # of a main header
 _MOST_TILE_PARTS: Final = 100_000  # an empty one takes 14 bytes of the file, and hundreds here
-_EOC: Final = b"\xff\xd9"
+_MOST_PADDING: Final = 4
 _PSOT: Final = 6  # where a tile-part says how long it is
 # They say of a packet that it holds something, and of that, what cannot be: a decoder that takes them for one refuses the codestream.
 _BEHIND: Final = b"\xff\x7f" * 8
@@ -89,26 +89,46 @@ def tile_parts(codestream: Codestream, found: J2kHeader) -> list[TilePart]:
     """Raises NotAnalysable (truncated_pixel_data) unless tile-parts follow each other by their lengths (A.4.2) up to the end marker.
 
     And unless each tile has one, and as many as it says (TNsot): a decoder makes one grey of a tile that is missing, and reports success.
+    Raises excess_pixel_data for another codestream behind the first one.
     """
-    end = len(bytes(codestream[-64:]).rstrip(b"\x00\xff")) + max(0, len(codestream) - 64) - len(_EOC)
     position = _first_tile_part(codestream)
     parts: list[TilePart] = []
     promised: dict[int, int] = {}
-    while position < end:
+    while not _ends_at(codestream, position):
         tile, length, count = _tile_part(codestream, position, found.tiles)
-        parts.append(TilePart(tile, position, position + length if length else end, is_open=not length))
+        stop = position + length if length else end_of(codestream) - len(END_MARKER)
+        parts.append(TilePart(tile, position, stop, is_open=not length))
         promised[tile] = max(count, promised.get(tile, 1))
-        position = parts[-1].stop
         if len(parts) > _MOST_TILE_PARTS:
             raise NotAnalysable(Reason.UNDECODABLE, f"more than {_MOST_TILE_PARTS} tile-parts")
-    if position != end or bytes(codestream[end : end + 2]) != _EOC:
-        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker")
+        if stop <= position:
+            raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker")
+        position = stop
     there = Counter(part.tile for part in parts)
     if len(there) < found.tiles:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"{len(there)} of {found.tiles} tiles")
     if any(there[tile] < count for tile, count in promised.items()):
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "a tile that lacks tile-parts")
     return parts
+
+
+def _ends_at(codestream: Codestream, position: int) -> bool:
+    """Whether the end marker stands there, or behind a few bytes of padding: some writers make its place even."""
+    behind = bytes(codestream[position : position + _MOST_PADDING + 6])
+    marker = behind if behind.startswith(END_MARKER) else behind.lstrip(b"\x00")
+    if not marker.startswith(END_MARKER) or len(behind) - len(marker) > _MOST_PADDING:
+        return False
+    if marker[2:6] == _START:
+        raise NotAnalysable(Reason.EXCESS_PIXEL_DATA, "another JPEG 2000 codestream behind the first one")
+    return True
+
+
+def without_padding(codestream: Codestream, parts: Sequence[TilePart]) -> Codestream:
+    """The same with its end marker right behind the last tile-part, and nothing after it."""
+    stop = parts[-1].stop
+    if bytes(codestream[stop : stop + len(END_MARKER)]) == END_MARKER:
+        return codestream[: stop + len(END_MARKER)]
+    return bytes(codestream[:stop]) + END_MARKER
 
 
 def extended(codestream: Codestream, parts: Sequence[TilePart]) -> bytes:
@@ -121,7 +141,7 @@ def extended(codestream: Codestream, parts: Sequence[TilePart]) -> bytes:
     pieces: list[Codestream] = [data[: parts[0].start]]
     for part in parts:
         pieces += _with_bytes_behind(data[part.start : part.stop], part) if last[part.tile] is part else [data[part.start : part.stop]]
-    return b"".join((*pieces, _EOC))
+    return b"".join((*pieces, END_MARKER))
 
 
 def _with_bytes_behind(part: memoryview, place: TilePart) -> list[Codestream]:

@@ -26,6 +26,7 @@ from hilum_preprocessing.codecs.markers import (
     check_scans,
     compare,
     read_header,
+    without_zeros,
 )
 from hilum_preprocessing.encapsulation import Codestream
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
@@ -75,13 +76,20 @@ def _decoded(codestream: Codestream, found: JpegHeader, header: PixelHeader) -> 
     rows = tail.additional_rows(found)
     if not rows:
         return _decode(codestream, found, header)
+    for scan in (found.scan, *without_zeros(codestream, found.scan)):
+        if (array := _ending_in_time(codestream, replace(found, scan=scan), rows, header)) is not None:
+            return array
+    raise NotAnalysable(Reason.UNDECODABLE, "the entropy-coded data end before or after the last row")
+
+
+def _ending_in_time(codestream: Codestream, found: JpegHeader, rows: int, header: PixelHeader) -> NDArray[Any] | None:
     for noise in tail.NOISES:
         array = _decode(tail.extended(codestream, found, rows, noise), found, header)
         if tail.ends_in_time(codestream, found, array, noise):
             return array[: found.rows]
         if not tail.may_be_hidden(codestream, found, array, noise):
             break
-    raise NotAnalysable(Reason.UNDECODABLE, "the entropy-coded data end before or after the last row")
+    return None
 
 
 def _decode(codestream: Codestream, found: JpegHeader, header: PixelHeader) -> NDArray[Any]:

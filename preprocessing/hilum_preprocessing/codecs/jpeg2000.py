@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import imagecodecs
@@ -17,10 +18,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from hilum_preprocessing.bits import Decoded, Samples, from_samples, without_high_bit
-from hilum_preprocessing.codecs.codestream import J2kHeader, TilePart, compare, extended, raw, read_header, tile_parts
+from hilum_preprocessing.codecs.codestream import J2kHeader, TilePart, compare, extended, raw, read_header, tile_parts, without_padding
 from hilum_preprocessing.codecs.unraised import dropped_exceptions
 from hilum_preprocessing.encapsulation import Codestream
-from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
 _WORD_BITS: Final = 16  # of such pixels an undershoot of the low-pass band cannot be told from white
@@ -44,20 +45,19 @@ def decode_htj2k(codestream: Codestream, header: PixelHeader) -> Decoded:
 
 def reduce_j2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDArray[Any]:
     """(ceil(rows / 2^r), ceil(columns / 2^r)) of the low-pass band; sample k lies at pixel 2^r * k. Raises NotAnalysable."""
-    codestream = raw(codestream)
-    found, parts = _checked(codestream, header, reduce, levels_of_j2k(codestream, header))
+    codestream, found, parts = _checked(raw(codestream), header, reduce, levels_of_j2k)
     array = _openjpeg_reduced(codestream, found, reduce)
     _require_packets(found, extended(codestream, parts))
     # Pillow shifts samples up to the 8 or 16 bits of its mode.
-    return _clamped(array >> (8 * array.itemsize - found.precision), header)
+    return _clamped(array >> (8 * array.itemsize - found.precision), header, partial(_fits, found, codestream, header, decode_j2k))
 
 
 def reduce_htj2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDArray[Any]:
     """The same for High-Throughput JPEG 2000, by OpenJPH, which lets an undershoot wrap around to 65,2xx."""
-    codestream = raw(codestream)
-    found, parts = _checked(codestream, header, reduce, levels_of_htj2k(codestream, header))
+    codestream, found, parts = _checked(raw(codestream), header, reduce, levels_of_htj2k)
     _require_packets(found, codestream, extended(codestream, parts))
-    return _clamped(_unwrapped(_openjph(codestream, skipres=(reduce, reduce)), header), header)
+    array = _unwrapped(_openjph(codestream, skipres=(reduce, reduce)), header)
+    return _clamped(array, header, partial(_fits, found, codestream, header, decode_htj2k))
 
 
 def levels_of_j2k(codestream: Codestream, header: PixelHeader) -> int:
@@ -78,19 +78,28 @@ def _whole(codestream: Codestream, header: PixelHeader, decoder: Callable[[Codes
     found = read_header(codestream)
     compare(found, header)
     parts = tile_parts(codestream, found)
-    samples = Samples(found.precision, found.is_signed, is_lossy=not found.is_reversible)
-    decoded = from_samples(decoder(codestream), samples, without_high_bit(header))
+    codestream = without_padding(codestream, parts)
+    array = decoder(codestream)
     _require_packets(found, *([codestream] if decoder is _openjph else []), extended(codestream, parts))
+    samples = Samples(found.precision, found.is_signed, is_lossy=not found.is_reversible)
+    decoded = from_samples(array, samples, without_high_bit(header))
     return replace(decoded, is_rgb=found.has_mct)
 
 
-def _checked(codestream: Codestream, header: PixelHeader, reduce: int, levels: int) -> tuple[J2kHeader, list[TilePart]]:
+def _checked(
+    codestream: Codestream, header: PixelHeader, reduce: int, levels_of: Callable[[Codestream, PixelHeader], int]
+) -> tuple[Codestream, J2kHeader, list[TilePart]]:
     found = read_header(codestream)
     compare(found, header)
     parts = tile_parts(codestream, found)
-    if reduce > levels:
+    if reduce > (levels := levels_of(codestream, header)):
         raise ValueError(f"reduce {reduce}: the codestream has {levels} levels that can be left out")
-    return found, parts
+    return without_padding(codestream, parts), found, parts
+
+
+def _fits(found: J2kHeader, codestream: Codestream, header: PixelHeader, decode: Callable[[Codestream, PixelHeader], Decoded]) -> bool:
+    """Whether the picture stays within Bits Stored at full resolution. Raises NotAnalysable as `decode` does."""
+    return found.precision <= header.bits_stored or Flag.HIGH_BITS_CLEARED not in decode(codestream, header).flags
 
 
 def _require_packets(found: J2kHeader, *codestreams: Codestream) -> None:
@@ -111,12 +120,15 @@ def _unwrapped(words: NDArray[np.uint16], header: PixelHeader) -> NDArray[np.int
     return values
 
 
-def _clamped(array: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
-    """The low-pass band overshoots at sharp edges, but not by half its range: then the header states too few bits."""
+def _clamped(array: NDArray[Any], header: PixelHeader, fits: Callable[[], bool]) -> NDArray[Any]:
+    """The low-pass band overshoots at sharp edges, but not by half its range: then the header states too few bits.
+
+    Whether what is less is an overshoot is asked of the whole picture (`fits`), where the codestream is deeper than the header.
+    """
     span = 1 << header.bits_stored
-    if int(array.min()) < -span // 2 or int(array.max()) > span + span // 2:
-        seen = f"samples from {array.min()} to {array.max()}, {header.bits_stored} bits unsigned"
-        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, seen)
+    least, most = int(array.min()), int(array.max())
+    if least < -span // 2 or most > span + span // 2 or (most >= span and not fits()):
+        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, f"samples from {least} to {most}, {header.bits_stored} bits unsigned")
     return np.clip(array, 0, span - 1).astype(header.dtype)
 
 

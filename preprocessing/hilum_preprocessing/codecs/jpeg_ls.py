@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, Final
 
 import imagecodecs
+import numpy as np
+from numpy.typing import NDArray
 
 from hilum_preprocessing.bits import Decoded, Samples, from_samples, without_high_bit
-from hilum_preprocessing.codecs.markers import JPEG_LS, compare, read_header
-from hilum_preprocessing.encapsulation import Codestream
+from hilum_preprocessing.codecs.markers import JPEG_LS, JpegHeader, compare, read_header, require_one_image, without_zeros
+from hilum_preprocessing.encapsulation import END_MARKER, Codestream
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
@@ -22,11 +25,20 @@ def decode_jpeg_ls(codestream: Codestream, header: PixelHeader) -> Decoded:
     compare(found, header, range(2, header.bits_allocated + 1))
     if found.marker != JPEG_LS:
         raise NotAnalysable(Reason.CODESTREAM_MISMATCH, "no JPEG-LS codestream")
-    try:
-        array = _JPEGLS(codestream)
-    except (imagecodecs.JpeglsError, ValueError):
-        raise NotAnalysable(Reason.UNDECODABLE, "the JPEG-LS decoder refused the codestream") from None
+    require_one_image(codestream, found.scan)
+    array = _decoded(codestream, found)
     near = found.scan_parameter  # C.2.3: NEAR, by which a decoded sample may differ
     if header.samples > 1 and array.shape == (header.samples, header.rows, header.columns):
         array = array.transpose(1, 2, 0)
     return from_samples(array, Samples(found.precision, is_lossy=near > 0, reach=near), without_high_bit(header))
+
+
+def _decoded(codestream: Codestream, found: JpegHeader) -> NDArray[Any]:
+    """CharLS wants the end marker right behind the data: where it refuses, zero bytes between the two are left out."""
+    shorter = (bytes(codestream[: scan.stop]) + END_MARKER for scan in without_zeros(codestream, found.scan))
+    for whole in chain([codestream], shorter):
+        try:
+            return np.asarray(_JPEGLS(whole))
+        except (imagecodecs.JpeglsError, ValueError):
+            continue
+    raise NotAnalysable(Reason.UNDECODABLE, "the JPEG-LS decoder refused the codestream")

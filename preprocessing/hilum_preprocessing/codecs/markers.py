@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilum_preprocessing.codecs.huffman import Table, tables_of
-from hilum_preprocessing.encapsulation import Codestream
+from hilum_preprocessing.encapsulation import END_MARKER, Codestream, end_of
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
@@ -22,7 +22,6 @@ LOSSLESS: Final = 0xC3
 JPEG_LS: Final = 0xF7
 
 _START_OF_IMAGE: Final = b"\xff\xd8"
-_END_OF_IMAGE: Final = b"\xff\xd9"
 _EOI: Final = 0xD9
 _START_OF_SCAN: Final = 0xDA
 _RESTART_INTERVAL: Final = 0xDD
@@ -36,6 +35,8 @@ _COEFFICIENTS: Final = 64
 _ALL_BITS: Final = 16  # none of a coefficient's has come
 _LEAST_SCAN_BYTES: Final = 10  # the marker, and a header of one component
 _MOST_MARKERS: Final = 100_000  # and bytes within tables that look like one
+_FILL_BYTES: Final = 64
+_MOST_ZEROS: Final = 4
 _MOST_SEGMENTS: Final = 256  # real headers hold a dozen; each may state tables of 64 KiB
 
 
@@ -102,15 +103,20 @@ def _header(codestream: Codestream, seen: Mapping[int, int], scan: slice, tables
 
 
 def _end(codestream: Codestream) -> int:
-    """Where the data before the end marker end.
-
-    PS3.5 A.4: a fragment of odd length is padded with one 00; some writers pad with more, or with FF.
-    """
-    tail = bytes(codestream[-64:]).rstrip(b"\x00\xff")
-    if not tail.endswith(_END_OF_IMAGE):
+    """Where the data before the end marker end."""
+    end = end_of(codestream)
+    if not end:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "no JPEG end marker")
-    data = tail[: -len(_END_OF_IMAGE)].rstrip(b"\xff")  # B.1.1.2: any marker may be preceded by fill bytes FF
-    return len(codestream) - min(64, len(codestream)) + len(data)
+    # B.1.1.2: any marker may be preceded by fill bytes FF.
+    return len(bytes(codestream[: end - len(END_MARKER)][-_FILL_BYTES:]).rstrip(b"\xff")) + max(0, end - len(END_MARKER) - _FILL_BYTES)
+
+
+def without_zeros(codestream: Codestream, scan: slice) -> Iterator[slice]:
+    """The scan without one, two … zero bytes that some writers put before the end marker, so that this ends at an even place."""
+    for stop in range(scan.stop - 1, max(scan.start, scan.stop - _MOST_ZEROS) - 1, -1):
+        if codestream[stop] != 0 or codestream[stop - 1] == 0xFF:  # B.1.1.5: a stuffed zero belongs to the data
+            return
+        yield slice(scan.start, stop)
 
 
 def _segments(codestream: Codestream) -> Iterator[tuple[int, int, int]]:
@@ -141,8 +147,16 @@ def compare(found: JpegHeader, header: PixelHeader, precisions: range) -> None:
         raise NotAnalysable(Reason.CODESTREAM_MISMATCH, detail + f"header {header.rows} x {header.columns}, {header.bits_stored} bits")
 
 
+def require_one_image(codestream: Codestream, scan: slice) -> None:
+    """Raises NotAnalysable (excess_pixel_data) for another codestream behind the first one, which a decoder leaves alone."""
+    data = np.frombuffer(codestream, np.uint8)[scan]
+    ends = np.flatnonzero((data[:-1] == 0xFF) & (data[1:] == _EOI)).tolist()
+    if any(bytes(data[at : at + 4]) == END_MARKER + _START_OF_IMAGE for at in ends):
+        raise NotAnalysable(Reason.EXCESS_PIXEL_DATA, "another JPEG codestream behind the first one")
+
+
 def check_entropy_coded_data(codestream: Codestream, found: JpegHeader) -> None:
-    """Raises NotAnalysable (undecodable) for a marker that has no place inside a scan: another end, or damage that looks like one.
+    """Raises NotAnalysable (undecodable, excess_pixel_data) for a marker that has no place inside a scan: damage, or another picture.
 
     libjpeg takes any of them for the end of the scan, fills the rest with grey, and reports success.
     """
@@ -150,6 +164,8 @@ def check_entropy_coded_data(codestream: Codestream, found: JpegHeader) -> None:
     is_one_scan = found.scan_components == found.components and found.marker != PROGRESSIVE
     restarts = markers[(markers >= 0xD0) & (markers <= 0xD7)]
     others = markers[(markers < 0xD0) | (markers > 0xD7)]
+    if np.any(others == _EOI):
+        require_one_image(codestream, found.scan)
     if np.any(others == _EOI) or (is_one_scan and len(others)):
         raise NotAnalysable(Reason.UNDECODABLE, "a marker inside the entropy-coded data")
     if is_one_scan and np.any(restarts != 0xD0 + np.arange(len(restarts)) % 8):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,14 @@ from hilum_preprocessing.elements import element, tag_of
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
+_SECTOR_BYTES: Final = 2048  # of an optical disc
+
 
 def native_frame(dataset: Dataset, header: PixelHeader, frame: int, *, is_big_endian: bool) -> Decoded:
-    """One frame. Longer data is accepted (padding), shorter is not. Nothing is copied where words are clean and little endian."""
+    """One frame. Data that is shorter than the header says is refused, and longer data unless the rest is padding.
+
+    Nothing is copied where words are clean and little endian.
+    """
     data = element(dataset, "PixelData")
     if dataset[tag_of("PixelData")].is_undefined_length:
         # PS3.5 A.1 and A.2: Pixel Data of an uncompressed syntax has a defined length.
@@ -25,9 +30,25 @@ def native_frame(dataset: Dataset, header: PixelHeader, frame: int, *, is_big_en
         needed = (header.pixels * header.samples * header.frames + 7) // 8
     if len(data) < needed:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"{len(data)} of {needed} bytes")
+    if len(data) > needed + needed % 2 and not _is_padding(data, needed, header):
+        raise NotAnalysable(Reason.EXCESS_PIXEL_DATA, f"{len(data)} bytes, {needed} expected")
     if header.bits_allocated == 1:
         return Decoded(_unpacked(data, header, frame))
     return stored_bits(_arranged(_words(dataset, data, header, frame, is_big_endian=is_big_endian), header), header)
+
+
+def _is_padding(data: bytes, needed: int, header: PixelHeader) -> bool:
+    """Whether what follows the pixels is less than a row and a column, or zeros.
+
+    Not padding, even if zero, is as much as a whole frame: several frames, deeper pixels, more samples, rows or columns. Nor are zeros
+    of whole columns beyond a sector: the header may have a column too few, which shears the picture, and the last row may be black.
+    """
+    rest = len(data) - needed
+    row, column = (max(1, header.size_bytes // length) for length in (header.rows, header.columns))
+    if rest < min(row, column):
+        return True
+    is_whole_columns = rest >= _SECTOR_BYTES and rest % column == 0
+    return rest % header.size_bytes != 0 and not is_whole_columns and not np.frombuffer(data, np.uint8, offset=needed).any()
 
 
 def _words(dataset: Dataset, data: bytes, header: PixelHeader, frame: int, *, is_big_endian: bool) -> NDArray[Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import Callable, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
 import imagecodecs
@@ -21,20 +21,71 @@ _LONGEST_RUN: Final = 128  # PS3.5 G.3.1: two bytes stand for 128 at most
 
 def decode_rle(codestream: Codestream, header: PixelHeader) -> Decoded:
     """Byte planes, the most significant first, of each sample in turn. Raises NotAnalysable."""
-    _check_head(codestream, header)
+    bounds = _checked_bounds(codestream, header)
     try:
-        # Into memory of the expected length: 128 times its own length is possible otherwise.
-        planes = _RLE(codestream, header.dtype.newbyteorder("<"), out=np.empty(header.size_bytes, np.uint8))
+        planes = _planes(codestream, header)
     except (imagecodecs.DicomrleError, ValueError):
-        raise NotAnalysable(Reason.UNDECODABLE, "the RLE decoder refused a segment") from None
+        planes = _planes_of_cut_segments(codestream, bounds, header)
     if len(planes) != header.size_bytes:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"{len(planes)} of {header.size_bytes} bytes after decompression")
     container = np.frombuffer(planes, f"<u{header.dtype.itemsize}").reshape(header.samples, header.rows, header.columns)
     return stored_bits(container[0] if header.samples == 1 else container.transpose(1, 2, 0), header)
 
 
-def _check_head(codestream: Codestream, header: PixelHeader) -> None:
-    """G.5: the number of segments and where each begins. Each is as long as one plane once decompressed, and cannot be from less."""
+def _planes(codestream: Codestream, header: PixelHeader) -> Any:  # noqa: ANN401 - the decoder's own
+    """Into memory of the expected length: 128 times its own length is possible otherwise."""
+    return _RLE(codestream, header.dtype.newbyteorder("<"), out=np.empty(header.size_bytes, np.uint8))
+
+
+def _planes_of_cut_segments(codestream: Codestream, bounds: Sequence[int], header: PixelHeader) -> Any:  # noqa: ANN401 - the decoder's own
+    """The same of segments that go on behind their plane by less than a run, a row and a column: padding that was coded, too."""
+    allowed = min(_LONGEST_RUN, header.rows, header.columns) - 1
+    segments = [_cut(bytes(codestream[start:stop]), header.pixels, allowed) for start, stop in pairwise(bounds)]
+    starts = accumulate((len(segment) for segment in segments[:-1]), initial=_HEAD_BYTES)
+    head = np.array([len(segments), *starts], "<u4").tobytes().ljust(_HEAD_BYTES, b"\0")
+    try:
+        return _planes(head + b"".join(segments), header)
+    except (imagecodecs.DicomrleError, ValueError):
+        raise _refused() from None
+
+
+def _cut(segment: bytes, length: int, allowed: int) -> bytes:
+    """The segment up to the run that makes it `length` bytes, and that run shortened to it (PS3.5 G.3.1).
+
+    Raises NotAnalysable where there are not so many bytes, or more than `allowed` behind them.
+    """
+    kept, made, position = segment, 0, 0
+    while position + 1 < len(segment):
+        code = segment[position]
+        count, size = (code + 1, code + 2) if code < _LONGEST_RUN else (257 - code, 2) if code > _LONGEST_RUN else (0, 1)
+        if count and position + size > len(segment):
+            break  # less than a run is left: the padding of a segment of odd length
+        if made < length <= made + count:
+            kept = segment[:position] + _run(segment[position : position + size], length - made)
+        made, position = made + count, position + size
+    if made < length:
+        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"an RLE segment of {made} bytes after decompression, {length} expected")
+    if made > length + allowed:
+        raise NotAnalysable(Reason.EXCESS_PIXEL_DATA, f"an RLE segment of {made} bytes after decompression, {length} expected")
+    return kept
+
+
+def _run(run: bytes, count: int) -> bytes:
+    """The first bytes of a run; literal, or one byte repeated."""
+    if run[0] < _LONGEST_RUN:
+        return bytes([count - 1]) + run[1 : count + 1]
+    return bytes([257 - count, run[1]]) if count > 1 else bytes([0, run[1]])
+
+
+def _refused() -> NotAnalysable:
+    return NotAnalysable(Reason.UNDECODABLE, "the RLE decoder refused a segment")
+
+
+def _checked_bounds(codestream: Codestream, header: PixelHeader) -> list[int]:
+    """G.5: the number of segments; here, where each begins and the last one ends.
+
+    Each is as long as one plane once decompressed, and cannot be from less.
+    """
     if len(codestream) < _HEAD_BYTES:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"RLE header of {len(codestream)} bytes")
     count, *starts = np.frombuffer(codestream[:_HEAD_BYTES], "<u4").tolist()
@@ -46,3 +97,4 @@ def _check_head(codestream: Codestream, header: PixelHeader) -> None:
         raise NotAnalysable(Reason.UNDECODABLE, "RLE segments that overlap or lie outside")
     if any((stop - start) * _LONGEST_RUN < header.pixels * 2 for start, stop in pairwise(bounds)):
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "an RLE segment that is too short for a plane")
+    return bounds

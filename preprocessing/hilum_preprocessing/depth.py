@@ -1,0 +1,206 @@
+"""Words with more in them than the stored bits: do the bits beside them belong to the picture? Torch-free.
+
+Older objects keep overlays there, and some writers garbage: cleared, the picture is what it was. Or the header understates the depth
+of the pixels: cleared, the picture wraps around, and is another one. What tells the two apart is where neighbouring pixels differ in
+those bits. An overlay has its edges anywhere, and the picture goes on beneath them; a picture that is deeper jumps by its whole range
+there, and goes on without a jump where the bits are left in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
+from hilum_preprocessing.header import PixelHeader
+
+_ROWS_AT_ONCE: Final = 64
+_NEAR_SHARE: Final = 0.9  # an overlay's edge may cross an edge of the picture, but most of it does not
+_LIKELY_SHARE: Final = 0.5
+_DENSE_SHARE: Final = 0.8  # of what the lowest bits of a picture with noise would be
+# A lossy codec overshoots far at sharp edges, in a pixel of ten thousand at most, and a little wherever a picture is white;
+# a picture of another depth exceeds far and in many.
+OVERSHOOT_SHARE: Final = 1e-3
+OVERSHOOT_OF_RANGE: Final = 64  # a 64th of it
+
+Settled = tuple[NDArray[Any], tuple[Flag, ...]]
+
+
+def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
+    """Stored values of unsigned words that have bits set outside of the stored ones, and what was seen.
+
+    Cleared where those bits are an overlay, announced or not, or the same everywhere; clamped where a few pixels exceed by a 64th of the
+    range; moved down where all words are left-justified although High Bit does not say so, and left where they are in the opposite
+    case. Raises NotAnalysable (depth_contradicted) elsewhere.
+    """
+    cleared = _field(container, header)
+    if not header.is_judged:
+        return cleared, (Flag.HIGH_BITS_CLEARED,)
+    if (moved := _right_justified(container, header)) is not None:
+        return moved, (Flag.BITS_STORED_DOUBTFUL,)
+    words = _without_announced(container, header)
+    beside = words >> header.high_bit + 1
+    if (first := beside.flat[0]) == beside.max() == beside.min():
+        require_sign(words >> (header.high_bit + 1 - header.bits_stored), cleared, header)
+        is_garbage = bool(first) or _has_bits_below(container, header) or not np.array_equal(words, container)
+        return cleared, (Flag.HIGH_BITS_CLEARED,) if is_garbage else ()
+    seen = _crossings(words.view(_signed(words)) if header.is_signed else words, cleared, header)
+    if seen.are_of_an_overlay:
+        return cleared, (Flag.HIGH_BITS_CLEARED,)
+    if (clamped := _overshooting(container, header)) is not None:
+        return clamped, (Flag.VALUES_CLAMPED,)
+    if (moved := _left_justified(words, header)) is not None:
+        return moved, (Flag.BITS_STORED_DOUBTFUL,)
+    used = int(np.bitwise_or.reduce(words, axis=None)).bit_length()
+    seen_header = f"Bits Stored {header.bits_stored}, High Bit {header.high_bit}"
+    raise NotAnalysable(Reason.DEPTH_CONTRADICTED, f"pixels use {used} bits; {seen_header}")
+
+
+def require_sign(words: NDArray[Any], values: NDArray[Any], header: PixelHeader) -> None:
+    """Raises NotAnalysable (depth_contradicted) where `values`, the two's complement of unsigned `words`, wrap around.
+
+    Then Pixel Representation 1 is said of a picture without a sign. Words without sign extension are right as they are.
+    """
+    if not header.is_signed or not header.is_judged:
+        return
+    if _crossings(words & np.array((1 << header.bits_stored) - 1, words.dtype), values, header).are_of_the_picture:
+        raise NotAnalysable(Reason.DEPTH_CONTRADICTED, "Pixel Representation 1, and the highest stored bit is no sign")
+
+
+def value_range(header: PixelHeader) -> tuple[int, int]:
+    """Smallest and largest value that Bits Stored can hold."""
+    half = 1 << header.bits_stored - 1
+    return (-half, half - 1) if header.is_signed else (0, 2 * half - 1)
+
+
+@dataclass(slots=True)
+class _Crossings:
+    """Pairs of neighbours whose bits beside the stored ones differ.
+
+    `count` of them, and how many are `near` in the cleared picture, by less than a quarter of the range. `judged` have a pair beside them
+    that is none of these, and says how smooth the picture is there. Of those, `smooth` ones are in the cleared picture; `continued` ones
+    are smooth with the bits left in, and a jump with the bits cleared.
+    """
+
+    count: int = 0
+    near: int = 0
+    judged: int = 0
+    smooth: int = 0
+    continued: int = 0
+
+    @property
+    def are_of_an_overlay(self) -> bool:
+        return self.near >= _NEAR_SHARE * self.count and self.smooth >= _LIKELY_SHARE * self.judged > 0
+
+    @property
+    def are_of_the_picture(self) -> bool:
+        return self.continued >= _LIKELY_SHARE * self.judged > 0
+
+
+def _crossings(whole: NDArray[Any], cleared: NDArray[Any], header: PixelHeader) -> _Crossings:
+    """`whole` with the bits left in, `cleared` without, both (rows, columns) or (rows, columns, samples)."""
+    seen = _Crossings()
+    if whole.dtype.kind == "u" and header.bits_stored < header.high_bit + 1:
+        whole = whole >> (header.high_bit + 1 - header.bits_stored)
+    for rows in _blocks(len(whole)):
+        block, below = whole[rows].astype(np.int64), cleared[rows].astype(np.int64)
+        beside = (block - below) >> header.bits_stored
+        if beside.max() == beside.min():
+            continue
+        for axis in (0, 1):
+            whole_part, cleared_part, beside_part = (np.moveaxis(part, axis, 0) for part in (block, below, beside))
+            _count(seen, whole_part, cleared_part, beside_part, 1 << header.bits_stored)
+    return seen
+
+
+def _blocks(rows: int) -> Iterator[slice]:
+    """With a row in common, so that no pair is left out."""
+    return (slice(row, row + _ROWS_AT_ONCE + 1) for row in range(0, max(1, rows - 1), _ROWS_AT_ONCE))
+
+
+def _count(seen: _Crossings, whole: NDArray[Any], cleared: NDArray[Any], beside: NDArray[Any], span: int) -> None:
+    """Pairs along the first axis."""
+    is_crossing = np.diff(beside, axis=0) != 0
+    step, whole_step = (np.abs(np.diff(part, axis=0)) for part in (cleared, whole))
+    quiet = np.full((len(step) + 2, *step.shape[1:]), -1, np.int64)
+    quiet[1:-1] = np.where(is_crossing, -1, step)
+    around = np.maximum(quiet[:-2], quiet[2:])
+    is_judged = is_crossing & (around >= 0)
+    likely = 2 * around + 1
+    seen.count += int(is_crossing.sum())
+    seen.near += int((is_crossing & (step < span // 4)).sum())
+    seen.judged += int(is_judged.sum())
+    seen.smooth += int((is_judged & (step <= likely)).sum())
+    seen.continued += int((is_judged & (whole_step <= likely) & (step > span // 2)).sum())
+
+
+def _field(container: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
+    """The stored bits of each word, sign extended (PS3.5 8.1.1)."""
+    shift = header.high_bit + 1 - header.bits_stored
+    if header.is_signed:
+        spare = 8 * container.itemsize - header.bits_stored
+        # Up to the top, then down again: the arithmetic shift brings the sign along.
+        return np.asarray((container << (spare - shift)).view(_signed(container)) >> spare)
+    return np.asarray((container >> shift) & np.array((1 << header.bits_stored) - 1, container.dtype))
+
+
+def _signed(container: NDArray[Any]) -> str:
+    return f"{container.dtype.byteorder}i{container.itemsize}"
+
+
+def _without_announced(container: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
+    """Announced overlays above the stored bits taken out, as if they had never been there; the same array where there are none."""
+    above = (1 << 8 * container.itemsize) - (1 << header.high_bit + 1)
+    mask = np.array(header.overlay_bits & above, container.dtype)
+    if not mask:
+        return container
+    cleared = container & ~mask
+    if not header.is_signed:
+        return cleared
+    is_negative = (container >> header.high_bit & 1).astype(bool)
+    return np.where(is_negative, cleared | mask, cleared)
+
+
+def _has_bits_below(container: NDArray[Any], header: PixelHeader) -> bool:
+    below = (1 << header.high_bit + 1 - header.bits_stored) - 1
+    return bool(below and np.any(container & np.array(below, container.dtype)))
+
+
+def _overshooting(container: NDArray[Any], header: PixelHeader) -> NDArray[Any] | None:
+    """What interpolation and lossy codecs leave behind: below 0 it is two's complement."""
+    low, high = value_range(header)
+    values = container.view(_signed(container))
+    reach = (1 << header.bits_stored) // OVERSHOOT_OF_RANGE
+    if header.high_bit != header.bits_stored - 1 or values.min() < low - reach or values.max() > high + reach:
+        return None
+    if np.count_nonzero((values < low) | (values > high)) > OVERSHOOT_SHARE * values.size:
+        return None
+    return np.clip(values, low, high).astype(header.dtype)
+
+
+def _left_justified(words: NDArray[Any], header: PixelHeader) -> NDArray[Any] | None:
+    """Words that use the highest bit of their container, and none of as many as are spare at its bottom: the stored bits are on top."""
+    spare = 8 * words.itemsize - header.bits_stored
+    values = words.view(_signed(words)) if header.is_signed else words
+    top = 1 << 8 * words.itemsize - (2 if header.is_signed else 1)
+    is_used = int(values.max()) >= top or int(values.min()) < -top
+    is_empty_below = not int(np.bitwise_or.reduce(words, axis=None)) & ((1 << spare) - 1)
+    return values >> spare if header.high_bit == header.bits_stored - 1 and is_used and is_empty_below else None
+
+
+def _right_justified(container: NDArray[Any], header: PixelHeader) -> NDArray[Any] | None:
+    """Words that fit into Bits Stored as they are, and whose lowest bits, which High Bit gives to nobody, hold a picture's detail."""
+    shift = header.high_bit + 1 - header.bits_stored
+    if not shift or header.overlay_bits & ((1 << shift) - 1):
+        return None
+    values = container.view(_signed(container)) if header.is_signed else container
+    low, high = value_range(header)
+    if int(values.min()) < low or int(values.max()) > high:
+        return None
+    detail = np.count_nonzero(container & np.array((1 << shift) - 1, container.dtype))
+    is_dense = detail >= _DENSE_SHARE * (1 - 2.0**-shift) * np.count_nonzero(container)
+    return values if detail and is_dense else None
