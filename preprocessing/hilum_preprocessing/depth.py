@@ -19,8 +19,11 @@ from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
 _ROWS_AT_ONCE: Final = 64
+_STRIDE: Final = 7
+_ENOUGH: Final = 5000
 _NEAR_SHARE: Final = 0.9  # an overlay's edge may cross an edge of the picture, but most of it does not
-_LIKELY_SHARE: Final = 0.5
+_LIKELY_SHARE: Final = 0.25  # as it is of much noise
+_TIMES_LIKELIER: Final = 4  # the opposite case is next to none where either is certain
 _DENSE_SHARE: Final = 0.8  # of what the lowest bits of a picture with noise would be
 # A lossy codec overshoots far at sharp edges, in a pixel of ten thousand at most, and a little wherever a picture is white;
 # a picture of another depth exceeds far and in many.
@@ -45,11 +48,11 @@ def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
     words = _without_announced(container, header)
     beside = words >> header.high_bit + 1
     if (first := beside.flat[0]) == beside.max() == beside.min():
-        require_sign(words >> (header.high_bit + 1 - header.bits_stored), cleared, header)
+        require_sign(_down(words, header), cleared, header)
         is_garbage = bool(first) or _has_bits_below(container, header) or not np.array_equal(words, container)
         return cleared, (Flag.HIGH_BITS_CLEARED,) if is_garbage else ()
-    seen = _crossings(words.view(_signed(words)) if header.is_signed else words, cleared, header)
-    if seen.are_of_an_overlay:
+    seen = _crossings(_down(words.view(_signed(words)) if header.is_signed else words, header), cleared, header)
+    if seen.are_of_an_overlay and cleared.min() != cleared.max():
         return cleared, (Flag.HIGH_BITS_CLEARED,)
     if (clamped := _overshooting(container, header)) is not None:
         return clamped, (Flag.VALUES_CLAMPED,)
@@ -67,7 +70,8 @@ def require_sign(words: NDArray[Any], values: NDArray[Any], header: PixelHeader)
     """
     if not header.is_signed or not header.is_judged:
         return
-    if _crossings(words & np.array((1 << header.bits_stored) - 1, words.dtype), values, header).are_of_the_picture:
+    unsigned = words & np.array((1 << header.bits_stored) - 1, words.dtype)
+    if _crossings(unsigned, values, header, _ENOUGH).are_of_the_picture:
         raise NotAnalysable(Reason.DEPTH_CONTRADICTED, "Pixel Representation 1, and the highest stored bit is no sign")
 
 
@@ -94,43 +98,46 @@ class _Crossings:
 
     @property
     def are_of_an_overlay(self) -> bool:
-        return self.near >= _NEAR_SHARE * self.count and self.smooth >= _LIKELY_SHARE * self.judged > 0
+        is_likely = self.smooth >= max(_LIKELY_SHARE * self.judged, _TIMES_LIKELIER * self.continued, 1)
+        return is_likely and self.near >= _NEAR_SHARE * self.count
 
     @property
     def are_of_the_picture(self) -> bool:
-        return self.continued >= _LIKELY_SHARE * self.judged > 0
+        return self.continued >= max(_LIKELY_SHARE * self.judged, _TIMES_LIKELIER * self.smooth, 1)
 
 
-def _crossings(whole: NDArray[Any], cleared: NDArray[Any], header: PixelHeader) -> _Crossings:
-    """`whole` with the bits left in, `cleared` without, both (rows, columns) or (rows, columns, samples)."""
+def _crossings(whole: NDArray[Any], cleared: NDArray[Any], header: PixelHeader, enough: int | None = None) -> _Crossings:
+    """`whole` with the bits left in, `cleared` without, both (rows, columns) or (rows, columns, samples). `enough` judged ones will do."""
     seen = _Crossings()
-    if whole.dtype.kind == "u" and header.bits_stored < header.high_bit + 1:
-        whole = whole >> (header.high_bit + 1 - header.bits_stored)
+    exact: Any = np.int64 if whole.itemsize > 2 else np.int32
     for rows in _blocks(len(whole)):
-        block, below = whole[rows].astype(np.int64), cleared[rows].astype(np.int64)
+        block, below = whole[rows].astype(exact), cleared[rows].astype(exact)
         beside = (block - below) >> header.bits_stored
         if beside.max() == beside.min():
             continue
         for axis in (0, 1):
             whole_part, cleared_part, beside_part = (np.moveaxis(part, axis, 0) for part in (block, below, beside))
             _count(seen, whole_part, cleared_part, beside_part, 1 << header.bits_stored)
+        if enough is not None and seen.judged >= enough:
+            break
     return seen
 
 
 def _blocks(rows: int) -> Iterator[slice]:
-    """With a row in common, so that no pair is left out."""
-    return (slice(row, row + _ROWS_AT_ONCE + 1) for row in range(0, max(1, rows - 1), _ROWS_AT_ONCE))
+    """All over the picture from the first ones on. With a row in common, so that no pair is left out."""
+    starts = range(0, max(1, rows - 1), _ROWS_AT_ONCE)
+    return (slice(row, row + _ROWS_AT_ONCE + 1) for first in range(_STRIDE) for row in starts[first::_STRIDE])
 
 
 def _count(seen: _Crossings, whole: NDArray[Any], cleared: NDArray[Any], beside: NDArray[Any], span: int) -> None:
     """Pairs along the first axis."""
     is_crossing = np.diff(beside, axis=0) != 0
     step, whole_step = (np.abs(np.diff(part, axis=0)) for part in (cleared, whole))
-    quiet = np.full((len(step) + 2, *step.shape[1:]), -1, np.int64)
+    quiet = np.full((len(step) + 2, *step.shape[1:]), -1, step.dtype)
     quiet[1:-1] = np.where(is_crossing, -1, step)
     around = np.maximum(quiet[:-2], quiet[2:])
     is_judged = is_crossing & (around >= 0)
-    likely = 2 * around + 1
+    likely = 2 * around
     seen.count += int(is_crossing.sum())
     seen.near += int((is_crossing & (step < span // 4)).sum())
     seen.judged += int(is_judged.sum())
@@ -146,6 +153,12 @@ def _field(container: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
         # Up to the top, then down again: the arithmetic shift brings the sign along.
         return np.asarray((container << (spare - shift)).view(_signed(container)) >> spare)
     return np.asarray((container >> shift) & np.array((1 << header.bits_stored) - 1, container.dtype))
+
+
+def _down(words: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
+    """With the stored bits at the bottom, and those above them left in."""
+    shift = header.high_bit + 1 - header.bits_stored
+    return words >> shift if shift else words
 
 
 def _signed(container: NDArray[Any]) -> str:

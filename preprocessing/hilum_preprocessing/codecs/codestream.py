@@ -23,6 +23,7 @@ _SOT_MARKER: Final = 0x90
 _MOST_SEGMENTS: Final = 4096  # of a main header
 _MOST_TILE_PARTS: Final = 100_000  # an empty one takes 14 bytes of the file, and hundreds here
 _MOST_PADDING: Final = 4
+_SEARCH_BYTES: Final = 128  # behind an end marker, for the start of another codestream
 _PSOT: Final = 6  # where a tile-part says how long it is
 # They say of a packet that it holds something, and of that, what cannot be: a decoder that takes them for one refuses the codestream.
 _BEHIND: Final = b"\xff\x7f" * 8
@@ -114,11 +115,11 @@ def tile_parts(codestream: Codestream, found: J2kHeader) -> list[TilePart]:
 
 def _ends_at(codestream: Codestream, position: int) -> bool:
     """Whether the end marker stands there, or behind a few bytes of padding: some writers make its place even."""
-    behind = bytes(codestream[position : position + _MOST_PADDING + 6])
+    behind = bytes(codestream[position : position + _MOST_PADDING + _SEARCH_BYTES])
     marker = behind if behind.startswith(END_MARKER) else behind.lstrip(b"\x00")
     if not marker.startswith(END_MARKER) or len(behind) - len(marker) > _MOST_PADDING:
         return False
-    if marker[2:6] == _START:
+    if _START in marker:
         raise NotAnalysable(Reason.EXCESS_PIXEL_DATA, "another JPEG 2000 codestream behind the first one")
     return True
 

@@ -149,9 +149,8 @@ def compare(found: JpegHeader, header: PixelHeader, precisions: range) -> None:
 
 def require_one_image(codestream: Codestream, scan: slice) -> None:
     """Raises NotAnalysable (excess_pixel_data) for another codestream behind the first one, which a decoder leaves alone."""
-    data = np.frombuffer(codestream, np.uint8)[scan]
-    ends = np.flatnonzero((data[:-1] == 0xFF) & (data[1:] == _EOI)).tolist()
-    if any(bytes(data[at : at + 4]) == END_MARKER + _START_OF_IMAGE for at in ends):
+    data = bytes(codestream[scan])
+    if (end := data.find(END_MARKER)) >= 0 and _START_OF_IMAGE + b"\xff" in data[end:]:
         raise NotAnalysable(Reason.EXCESS_PIXEL_DATA, "another JPEG codestream behind the first one")
 
 
