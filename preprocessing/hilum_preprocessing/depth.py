@@ -46,14 +46,23 @@ def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
     if (moved := _right_justified(container, header)) is not None:
         return moved, (Flag.BITS_STORED_DOUBTFUL,)
     words = _without_announced(container, header)
+    whole = _down(words.view(_signed(words)) if header.is_signed else words, header)
+    if _may_lack_extension(whole, header):
+        has_room = header.high_bit + 1 < 8 * words.itemsize
+        require_sign(whole if has_room else _down(words, header), cleared, header)
+        is_touched = _has_bits_below(container, header) or not np.array_equal(words, container)
+        return cleared, (Flag.HIGH_BITS_CLEARED,) if is_touched else ()
     beside = words >> header.high_bit + 1
-    if (first := beside.flat[0]) == beside.max() == beside.min():
-        require_sign(_down(words, header), cleared, header)
-        is_garbage = bool(first) or _has_bits_below(container, header) or not np.array_equal(words, container)
-        return cleared, (Flag.HIGH_BITS_CLEARED,) if is_garbage else ()
-    seen = _crossings(_down(words.view(_signed(words)) if header.is_signed else words, header), cleared, header)
+    if beside.min() == beside.max():
+        require_sign(_down(words, header) & np.array((1 << header.bits_stored) - 1, words.dtype), cleared, header)
+        return cleared, (Flag.HIGH_BITS_CLEARED,)
+    seen = _crossings(whole, cleared, header)
     if seen.are_of_an_overlay and cleared.min() != cleared.max():
         return cleared, (Flag.HIGH_BITS_CLEARED,)
+    return _moved_or_clamped(container, words, header)
+
+
+def _moved_or_clamped(container: NDArray[Any], words: NDArray[Any], header: PixelHeader) -> Settled:
     if (clamped := _overshooting(container, header)) is not None:
         return clamped, (Flag.VALUES_CLAMPED,)
     if (moved := _left_justified(words, header)) is not None:
@@ -64,14 +73,11 @@ def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
 
 
 def require_sign(words: NDArray[Any], values: NDArray[Any], header: PixelHeader) -> None:
-    """Raises NotAnalysable (depth_contradicted) where `values`, the two's complement of unsigned `words`, wrap around.
+    """Raises NotAnalysable (depth_contradicted) where `values`, the two's complement of `words`, wrap around and the words do not.
 
-    Then Pixel Representation 1 is said of a picture without a sign. Words without sign extension are right as they are.
+    Then Pixel Representation 1 is said of a picture without a sign, or the sign is another bit.
     """
-    if not header.is_signed or not header.is_judged:
-        return
-    unsigned = words & np.array((1 << header.bits_stored) - 1, words.dtype)
-    if _crossings(unsigned, values, header, _ENOUGH).are_of_the_picture:
+    if header.is_signed and header.is_judged and _crossings(words, values, header, _ENOUGH).are_of_the_picture:
         raise NotAnalysable(Reason.DEPTH_CONTRADICTED, "Pixel Representation 1, and the highest stored bit is no sign")
 
 
@@ -136,7 +142,7 @@ def _count(seen: _Crossings, whole: NDArray[Any], cleared: NDArray[Any], beside:
     quiet = np.full((len(step) + 2, *step.shape[1:]), -1, step.dtype)
     quiet[1:-1] = np.where(is_crossing, -1, step)
     around = np.maximum(quiet[:-2], quiet[2:])
-    is_judged = is_crossing & (around >= 0)
+    is_judged = is_crossing & (around >= 0) & (step < span - 1)  # that is the step from black to white, too
     likely = 2 * around
     seen.count += int(is_crossing.sum())
     seen.near += int((is_crossing & (step < span // 4)).sum())
@@ -176,6 +182,12 @@ def _without_announced(container: NDArray[Any], header: PixelHeader) -> NDArray[
         return cleared
     is_negative = (container >> header.high_bit & 1).astype(bool)
     return np.where(is_negative, cleared | mask, cleared)
+
+
+def _may_lack_extension(whole: NDArray[Any], header: PixelHeader) -> bool:
+    """Whether all words fit with or without their sign extended; the standard demands neither (PS3.5 8.1.1)."""
+    low = value_range(header)[0]
+    return int(whole.min()) >= low and int(whole.max()) < 1 << header.bits_stored
 
 
 def _has_bits_below(container: NDArray[Any], header: PixelHeader) -> bool:

@@ -24,7 +24,8 @@ class FixedWindow:
 class Source:
     """The order is PS3.3 C.11's: mask and sign, modality LUT, VOI, polarity; colour, frames and pixel aspect come before it.
 
-    Overlays are always dropped, and bits beyond Bits Stored judged (decoding.md). Presentation LUT Shape is not read unless `presentation_lut` says so: in
+    Overlays are always dropped, and bits beyond Bits Stored judged (decoding.md). Presentation LUT Shape is not read unless
+    `presentation_lut` says so: in
     the DX IOD it only repeats Photometric Interpretation (PS3.3 C.8.11.3), and reading both would invert twice.
     """
 

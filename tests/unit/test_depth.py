@@ -166,6 +166,28 @@ def test_an_unsigned_codestream_of_twelve_bits_under_pixel_representation_1_is_r
     assert reason_of(enclosed(ENCODERS[uid].encode(array, 12), array, uid, 12, PixelRepresentation=1)) is Reason.DEPTH_CONTRADICTED
 
 
+def test_words_with_and_without_sign_extension_are_the_same_picture():
+    """Black and white side by side look like neighbours without a sign, too."""
+    array = picture(12, is_signed=True)
+    array[50:90, 10:70:2], array[50:90, 11:70:2] = -2048, 2047
+    mixed = np.where(np.arange(96)[:, None] < 20, array, array.view(np.uint16) & 0x0FFF).astype(np.int16)
+    stored = decode(words(mixed, 12))
+    assert np.array_equal(stored.array, array)
+    assert stored.flags == ()
+
+
+def test_black_and_white_alone_are_believed_to_be_signed():
+    array = np.where(np.add.outer(np.arange(96) // 8, np.arange(88) // 8) % 2, 2047, -2048).astype(np.int16)
+    assert np.array_equal(decode(words(array.view(np.uint16) & 0x0FFF, 12, PixelRepresentation=1)).array, array)
+
+
+def test_a_signed_picture_that_is_deeper_on_one_side_is_refused():
+    array = (picture(13).astype(np.int32) * 3 // 4 - 2048).astype(np.int16)
+    assert array.min() == -2048
+    assert 3000 < array.max() < 4096
+    assert reason_of(words(array, 12)) is Reason.DEPTH_CONTRADICTED
+
+
 def test_the_layer_below_any_policy_masks_as_pydicom_does():
     array = picture(15)
     assert np.array_equal(decode_frames(words(array, 12)), array & 0x0FFF)
