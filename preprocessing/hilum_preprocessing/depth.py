@@ -19,8 +19,8 @@ from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
 _ROWS_AT_ONCE: Final = 64
-_STRIDE: Final = 7
-_ENOUGH: Final = 5000
+_STRIDE: Final = 7  # blocks: pairs of the whole picture's height are seen before many are
+_ENOUGH: Final = 5000  # pairs, to know a sign; signed words without extension are no fault, and should not take long
 _NEAR_SHARE: Final = 0.9  # an overlay's edge may cross an edge of the picture, but most of it does not
 _LIKELY_SHARE: Final = 0.25  # as it is of much noise
 _TIMES_LIKELIER: Final = 4  # the opposite case is next to none where either is certain
