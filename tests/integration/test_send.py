@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -203,6 +204,18 @@ def test_a_host_that_does_not_answer_is_said(image, host, says):
     assert "no DICOM answer from " in done.stderr
     assert says in done.stderr
     assert "TLS" not in done.stderr
+
+
+def test_a_receiver_that_is_about_to_listen_is_waited_for(image):
+    late = StoreScp(port=free_port())
+    starter = threading.Timer(1.0, late.start)
+    starter.start()
+    try:
+        done = hilum_send(image, "--to", f"STORESCP@127.0.0.1:{late.port}", "--wait", 60)
+    finally:
+        starter.join()
+        late.stop()
+    assert done.exit_code == 0, done.stderr
 
 
 def test_nothing_to_send_is_said(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +34,7 @@ def send(
     certificate_file: Annotated[Path | None, typer.Option(help="PEM file of our certificate, for receivers that ask for one.")] = None,
     key_file: Annotated[Path | None, typer.Option(help="PEM file of the key to it, not encrypted.")] = None,
     tls_server_name: Annotated[str, typer.Option(help="Name in the receiver's certificate, where it is not HOST.")] = "",
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until the receiver listens, such as a server that starts.")] = 0.0,
     config: Config = None,
 ) -> None:
     """Send DICOM files by C-STORE, as a modality would. Says what the receiver answers to each, with its own comment.
@@ -44,6 +47,7 @@ def send(
         receiver = _named(destination, to, given, config, tls=tls) if destination else _addressed(to, given, tls=tls)
         if calling:
             receiver = _checked({**receiver.model_dump(), "calling_ae_title": calling})
+        _wait_for(receiver, wait)
         report = _send(paths, receiver)
     _summarise(report, paths)
     raise typer.Exit(0 if report.is_ok else 1)
@@ -85,6 +89,18 @@ def _words(place: tuple[int | str, ...], message: str) -> str:
 
 def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def _wait_for(receiver: Destination, seconds: float) -> None:
+    """Return when the receiver accepts connections, or when the time is up: then the sender says why not."""
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        try:
+            socket.create_connection((receiver.host, receiver.port), left).close()
+        except OSError:
+            time.sleep(min(0.5, left))
+        else:
+            return
 
 
 def _send(paths: list[Path], receiver: Destination) -> SendReport:
