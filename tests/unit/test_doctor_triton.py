@@ -80,6 +80,14 @@ def test_a_ledger_among_the_programs_is_a_problem() -> None:
     assert "move site.state_dir" in found.advice
 
 
+@pytest.mark.skipif(not landlock.version(), reason="nothing is hidden without Landlock")
+def test_a_ledger_below_tmp_is_good_for_a_trial() -> None:
+    require_triton()
+    found = _checked(Path("/tmp/hilum-that-is-not-there"))["triton sandbox"]
+    assert found.ok
+    assert found.detail.endswith("for more than a trial move site.state_dir")
+
+
 def test_a_region_that_is_open_to_others_is_a_problem(tmp_path: Path) -> None:
     require_triton()
     assert _checked(tmp_path)["shared memory"].ok

@@ -96,10 +96,14 @@ def _sandbox(settings: Settings, sandbox: Sandbox) -> Check:
     if not version:
         unseen = "this kernel has no Landlock (Linux 5.13, `landlock` in lsm=)"
         return Check("triton sandbox", ok=True, detail=f"{detail}; NOT hidden from it: all that this user may read, as {unseen}")
-    if seen := sandbox.seen([settings.archive_dir, *ledger_files(settings.ledger_url)]):
+    ours = [settings.archive_dir, *ledger_files(settings.ledger_url)]
+    if seen := sandbox.seen(ours):
         advice = "It lies among the programs that Triton has to read: move site.state_dir out of there."
         return Check("triton sandbox", ok=False, detail=f"{detail}; it may read {', '.join(map(str, seen))}", advice=advice)
-    return Check("triton sandbox", ok=True, detail=f"{detail}; it reads programs and models, neither ledger nor archive")
+    detail = f"{detail}; it reads programs and models, neither ledger nor archive"
+    if sandbox.removable(ours):
+        detail += "; BUT it may remove files below /tmp, where they lie: for more than a trial move site.state_dir"
+    return Check("triton sandbox", ok=True, detail=detail)
 
 
 def _regions(settings: Settings) -> Check:

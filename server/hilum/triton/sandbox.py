@@ -67,8 +67,16 @@ class Sandbox:
 
     def seen(self, paths: Iterable[Path]) -> list[Path]:
         """Those of these paths that it could read, because they lie in a folder that it needs."""
-        open_to_it = (*_SYSTEM, *self.readable, *self.writable, _TEMPORARY)
-        return [path for path in paths if any(_real(path).is_relative_to(_real(folder)) for folder in open_to_it)]
+        open_to_it = (*_SYSTEM, *self.readable, *self.writable)
+        return [path for path in paths if any(_is_below(path, folder) for folder in open_to_it)]
+
+    def removable(self, paths: Iterable[Path]) -> list[Path]:
+        """Those of these paths that it could remove without reading them."""
+        return [path for path in paths if _is_below(path, _TEMPORARY)]
+
+
+def _is_below(path: Path, folder: str) -> bool:
+    return _real(path).is_relative_to(_real(folder))
 
 
 def _real(path: Path | str) -> Path:
