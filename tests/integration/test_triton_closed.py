@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import shutil
 import socket
 import subprocess
@@ -220,7 +219,6 @@ def _attempts(folder: Path, given: dict[str, Any]) -> dict[str, bool]:
         capture_output=True,
         text=True,
         check=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CORE, (1, 1)),
     )
     found: dict[str, bool] = json.loads(done.stdout)
     return found
