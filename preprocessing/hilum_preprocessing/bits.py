@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilum_preprocessing.compiled import extremes
-from hilum_preprocessing.depth import OVERSHOOT_OF_RANGE, OVERSHOOT_SHARE, require_sign, settled, value_range
+from hilum_preprocessing.depth import OVERSHOOT_OF_RANGE, OVERSHOOT_SHARE, settled, value_range
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.representation import require_byte_order, require_no_sign, require_sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,24 @@ def stored_bits(container: NDArray[Any], header: PixelHeader) -> Decoded:
     """
     values = container.view(f"{container.dtype.byteorder}i{container.itemsize}") if header.is_signed else container
     if header.bits_stored == 8 * container.itemsize:
-        return Decoded(values)
+        return _filling(container, values, header)
     if header.high_bit == header.bits_stored - 1:
         ends = extremes(values) if values.ndim == 2 else None
         low, high = value_range(header)
         least, most = ends or _ends(values, low, high)
         if low <= least and most <= high:
+            require_no_sign(values, header)
             return Decoded(values, ends=ends)
     return Decoded(*settled(container, header))
+
+
+def _filling(container: NDArray[Any], values: NDArray[Any], header: PixelHeader) -> Decoded:
+    """Words without spare bits, which nothing but the picture can contradict."""
+    if header.is_judged:
+        require_byte_order(container)
+    require_sign(container, values, header)
+    require_no_sign(values, header)
+    return Decoded(values)
 
 
 def from_samples(array: NDArray[Any], samples: Samples, header: PixelHeader) -> Decoded:
@@ -73,6 +84,7 @@ def from_samples(array: NDArray[Any], samples: Samples, header: PixelHeader) -> 
     fitting, is_clamped = _fitting(values, header, samples, ends)
     seen = {Flag.VALUES_CLAMPED: is_clamped, Flag.BITS_STORED_DOUBTFUL: samples.precision < header.bits_stored}
     flags = tuple(flag for flag, is_seen in seen.items() if is_seen)
+    require_no_sign(fitting, header)
     return Decoded(fitting.astype(header.dtype, copy=False), flags, ends=None if is_clamped else ends)
 
 

@@ -8,22 +8,16 @@ there, and goes on without a jump where the bits are left in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hilum_preprocessing.crossings import crossings
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.representation import require_sign
 
-_ROWS_AT_ONCE: Final = 64
-_STRIDE: Final = 7  # blocks: pairs of the whole picture's height are seen before many are
-_ENOUGH: Final = 5000  # pairs, to know a sign; signed words without extension are no fault, and should not take long
-_NEAR_SHARE: Final = 0.9  # an overlay's edge may cross an edge of the picture, but most of it does not
-_LIKELY_SHARE: Final = 0.25  # as it is of much noise
-_TIMES_LIKELIER: Final = 4  # the opposite case is next to none where either is certain
 _DENSE_SHARE: Final = 0.8  # of what the lowest bits of a picture with noise would be
 # A lossy codec overshoots far at sharp edges, in a pixel of ten thousand at most, and a little wherever a picture is white;
 # a picture of another depth exceeds far and in many.
@@ -56,7 +50,7 @@ def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
     if beside.min() == beside.max():
         require_sign(_down(words, header) & np.array((1 << header.bits_stored) - 1, words.dtype), cleared, header)
         return cleared, (Flag.HIGH_BITS_CLEARED,)
-    seen = _crossings(whole, cleared, header)
+    seen = crossings(whole, cleared, header)
     if seen.are_of_an_overlay and cleared.min() != cleared.max():
         return cleared, (Flag.HIGH_BITS_CLEARED,)
     return _moved_or_clamped(container, words, header)
@@ -67,88 +61,22 @@ def _moved_or_clamped(container: NDArray[Any], words: NDArray[Any], header: Pixe
         return clamped, (Flag.VALUES_CLAMPED,)
     if (moved := _left_justified(words, header)) is not None:
         return moved, (Flag.BITS_STORED_DOUBTFUL,)
-    used = int(np.bitwise_or.reduce(words, axis=None)).bit_length()
     seen_header = f"Bits Stored {header.bits_stored}, High Bit {header.high_bit}"
-    raise NotAnalysable(Reason.DEPTH_CONTRADICTED, f"pixels use {used} bits; {seen_header}")
+    raise NotAnalysable(Reason.DEPTH_CONTRADICTED, f"pixels use {_used_bits(words, header)} bits; {seen_header}")
 
 
-def require_sign(words: NDArray[Any], values: NDArray[Any], header: PixelHeader) -> None:
-    """Raises NotAnalysable (depth_contradicted) where `values`, the two's complement of `words`, wrap around and the words do not.
-
-    Then Pixel Representation 1 is said of a picture without a sign, or the sign is another bit.
-    """
-    if header.is_signed and header.is_judged and _crossings(words, values, header, _ENOUGH).are_of_the_picture:
-        raise NotAnalysable(Reason.DEPTH_CONTRADICTED, "Pixel Representation 1, and the highest stored bit is no sign")
+def _used_bits(words: NDArray[Any], header: PixelHeader) -> int:
+    """As many as the values need, with their sign where they have one."""
+    if not header.is_signed:
+        return int(words.max()).bit_length()
+    values = words.view(_signed(words))
+    return max(int(values.max()), ~int(values.min())).bit_length() + 1
 
 
 def value_range(header: PixelHeader) -> tuple[int, int]:
     """Smallest and largest value that Bits Stored can hold."""
     half = 1 << header.bits_stored - 1
     return (-half, half - 1) if header.is_signed else (0, 2 * half - 1)
-
-
-@dataclass(slots=True)
-class _Crossings:
-    """Pairs of neighbours whose bits beside the stored ones differ.
-
-    `count` of them, and how many are `near` in the cleared picture, by less than a quarter of the range. `judged` have a pair beside them
-    that is none of these, and says how smooth the picture is there. Of those, `smooth` ones are in the cleared picture; `continued` ones
-    are smooth with the bits left in, and a jump with the bits cleared.
-    """
-
-    count: int = 0
-    near: int = 0
-    judged: int = 0
-    smooth: int = 0
-    continued: int = 0
-
-    @property
-    def are_of_an_overlay(self) -> bool:
-        is_likely = self.smooth >= max(_LIKELY_SHARE * self.judged, _TIMES_LIKELIER * self.continued, 1)
-        return is_likely and self.near >= _NEAR_SHARE * self.count
-
-    @property
-    def are_of_the_picture(self) -> bool:
-        return self.continued >= max(_LIKELY_SHARE * self.judged, _TIMES_LIKELIER * self.smooth, 1)
-
-
-def _crossings(whole: NDArray[Any], cleared: NDArray[Any], header: PixelHeader, enough: int | None = None) -> _Crossings:
-    """`whole` with the bits left in, `cleared` without, both (rows, columns) or (rows, columns, samples). `enough` judged ones will do."""
-    seen = _Crossings()
-    exact: Any = np.int64 if whole.itemsize > 2 else np.int32
-    for rows in _blocks(len(whole)):
-        block, below = whole[rows].astype(exact), cleared[rows].astype(exact)
-        beside = (block - below) >> header.bits_stored
-        if beside.max() == beside.min():
-            continue
-        for axis in (0, 1):
-            whole_part, cleared_part, beside_part = (np.moveaxis(part, axis, 0) for part in (block, below, beside))
-            _count(seen, whole_part, cleared_part, beside_part, 1 << header.bits_stored)
-        if enough is not None and seen.judged >= enough:
-            break
-    return seen
-
-
-def _blocks(rows: int) -> Iterator[slice]:
-    """All over the picture from the first ones on. With a row in common, so that no pair is left out."""
-    starts = range(0, max(1, rows - 1), _ROWS_AT_ONCE)
-    return (slice(row, row + _ROWS_AT_ONCE + 1) for first in range(_STRIDE) for row in starts[first::_STRIDE])
-
-
-def _count(seen: _Crossings, whole: NDArray[Any], cleared: NDArray[Any], beside: NDArray[Any], span: int) -> None:
-    """Pairs along the first axis."""
-    is_crossing = np.diff(beside, axis=0) != 0
-    step, whole_step = (np.abs(np.diff(part, axis=0)) for part in (cleared, whole))
-    quiet = np.full((len(step) + 2, *step.shape[1:]), -1, step.dtype)
-    quiet[1:-1] = np.where(is_crossing, -1, step)
-    around = np.maximum(quiet[:-2], quiet[2:])
-    is_judged = is_crossing & (around >= 0) & (step < span - 1)  # that is the step from black to white, too
-    likely = 2 * around
-    seen.count += int(is_crossing.sum())
-    seen.near += int((is_crossing & (step < span // 4)).sum())
-    seen.judged += int(is_judged.sum())
-    seen.smooth += int((is_judged & (step <= likely)).sum())
-    seen.continued += int((is_judged & (whole_step <= likely) & (step > span // 2)).sum())
 
 
 def _field(container: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
