@@ -9,13 +9,19 @@ import numpy as np
 from hilum_preprocessing.decode import StoredValues
 from hilum_preprocessing.errors import Flag
 from hilum_preprocessing.lookup_table import LookupTable
-from hilum_preprocessing.luts import Rescale, Voi, Window
+from hilum_preprocessing.luts import ModalityLut, Rescale, Voi, Window
 from hilum_preprocessing.reduction import takes_statistics
 from hilum_preprocessing.source import Source
 from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.tables import Values
 from hilum_preprocessing.voi import chosen, windowed
 
-_LEAST_SHARE: Final = 1 / 8  # 12 bits under a window of 16 have a 16th
+_LEAST_SHARE: Final = 1 / 8  # 12 bits under a window of 16 have a 16th of the range
+_LEAST_BETWEEN: Final = 1 / 10  # of the pixels; 8 bits over 12 leave a 16th of a ramp
+_SAMPLES: Final = 96  # along an axis, about
+_GREY: Final = 1 / 256  # as far as a display of 8 bits tells black and white from what is beside them
+
+Ends = tuple[float, float]
 
 
 def level_flags(stored: StoredValues, spec: InputSpec) -> tuple[str, ...]:
@@ -43,7 +49,7 @@ def _is_voi_unusable(voi: Voi, source: Source) -> bool:
 
 
 def _leaves_little(stored: StoredValues, source: Source) -> bool:
-    """The object's window leaves hardly a range between the smallest and the largest pixel.
+    """The object's window leaves hardly a range between the smallest and the largest pixel, or hardly a pixel between black and white.
 
     So it is one for other pixels. Both ends decide, because windows rise throughout. A modality LUT
     that is a table may not, and is not looked at.
@@ -53,8 +59,14 @@ def _leaves_little(stored: StoredValues, source: Source) -> bool:
     if not isinstance(window, Window) or not isinstance(modality, Rescale | None):
         return False
     ends = np.array(stored.ends or (stored.array.min(), stored.array.max()), np.float64)
-    values = ends if modality is None else modality.slope * ends + modality.intercept
-    return bool(np.ptp(windowed(values, window)) < _LEAST_SHARE)
+    rows, columns = (max(1, length // _SAMPLES) for length in stored.array.shape)
+    shown = [windowed(_rescaled(part, modality), window) for part in (ends, stored.array[::rows, ::columns].astype(np.float64))]
+    is_between = (shown[1] > _GREY) & (shown[1] < 1 - _GREY)
+    return bool(np.ptp(shown[0]) < _LEAST_SHARE or is_between.mean() < _LEAST_BETWEEN)
+
+
+def _rescaled(values: Values, modality: Rescale | None) -> Values:
+    return values if modality is None else modality.slope * values + modality.intercept
 
 
 def _flags_of_tables(stored: StoredValues, source: Source) -> tuple[Flag, ...]:
@@ -62,14 +74,37 @@ def _flags_of_tables(stored: StoredValues, source: Source) -> tuple[Flag, ...]:
     modality = stored.modality if source.modality_lut == "apply" else None
     voi = chosen(stored.voi, source)
     has_range_of_modality = voi is None or (isinstance(voi, Window) and source.window_output == "modality_range")
-    tables = ((modality, has_range_of_modality), (voi, True))
+    inputs = _possible(stored)
+    tables = ((modality, has_range_of_modality, inputs), (voi, True, _after(modality, inputs)))
     found = [
         flag
-        for table, is_range_used in tables
+        for table, is_range_used, ends in tables
         if isinstance(table, LookupTable)
-        for flag in (table.count_flag, table.depth_flag if is_range_used else None)
+        for flag in (
+            table.count_flag,
+            table.depth_flag if is_range_used else None,
+            Flag.LUT_DOUBTFUL if table.is_shifted(*ends) else None,
+        )
     ]
     return tuple(flag for flag in found if flag is not None)
+
+
+def _possible(stored: StoredValues) -> Ends:
+    """What Bits Stored can hold."""
+    half = 1 << stored.bits_stored - 1
+    return (-half, half - 1) if stored.is_signed else (0, 2 * half - 1)
+
+
+def _after(modality: ModalityLut, inputs: Ends) -> Ends:
+    """The possible outputs of a modality LUT."""
+    match modality:
+        case LookupTable():
+            return 0, (1 << modality.bits) - 1
+        case Rescale():
+            low, high = sorted(modality.slope * end + modality.intercept for end in inputs)
+            return low, high
+        case _:
+            return inputs
 
 
 def _is_polarity_doubtful(stored: StoredValues, source: Source) -> bool:

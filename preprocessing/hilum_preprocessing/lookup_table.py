@@ -16,6 +16,7 @@ _WORDS: Final = 1 << 16
 _LEAST_BITS, _MOST_BITS = 8, 16
 # Curves that saturate softly end a little below the top of their range.
 _REACHES_THE_TOP: Final = 0.98
+_SHIFTED_BY: Final = 1 / 8  # of the table; some begin a little above the smallest input
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class LookupTable:
     """`entries[0]` is for every input up to `first`, `entries[-1]` for all beyond the last. Output range 0..2^bits - 1.
 
     Where the descriptor contradicts the entries: `depth_flag` says what became of its number of bits,
-    `count_flag` of its number of entries.
+    `count_flag` of its number of entries, or of the order of their bytes.
     """
 
     first: int
@@ -42,6 +43,15 @@ class LookupTable:
         # All of such a table would lie below its inputs.
         return self.first + _WORDS if low >= 0 and self.first < 0 and self.first + len(self.entries) <= low else self.first
 
+    def is_shifted(self, low: float, high: float) -> bool:
+        """Whether it leaves out one end of the possible inputs, and goes on beyond the other by as much.
+
+        So it is for pixels of the other sign.
+        """
+        first = self.first_for(low, high)
+        beneath, beyond = first - low, first + len(self.entries) - 1 - high
+        return beneath * beyond > 0 and min(abs(beneath), abs(beyond)) >= _SHIFTED_BY * len(self.entries)
+
 
 def lookup_table(item: Dataset) -> LookupTable:
     """The table of an item of a LUT sequence. Raises NotAnalysable (corrupt_header): none is there."""
@@ -54,8 +64,9 @@ def lookup_table(item: Dataset) -> LookupTable:
     if len(found) < count:
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"LUT Data holds {len(found)} of {count} entries")
     entries, count_flag = _counted(found, count)
+    entries, order_flag = _in_order(entries)
     entries, depth, depth_flag = _of_depth(entries, bits)
-    return LookupTable(first, entries.astype(np.float64), depth, depth_flag, count_flag)
+    return LookupTable(first, entries.astype(np.float64), depth, depth_flag, count_flag or order_flag)
 
 
 def _bytes_of(data: Any) -> bytes:  # noqa: ANN401 - US, SS or OW
@@ -83,8 +94,15 @@ def _entries(data: bytes, count: int, bits: int) -> NDArray[Any]:
     return np.frombuffer(data[: len(data) // 2 * 2], "<u2")
 
 
-def _is_monotonic(entries: NDArray[np.uint8]) -> bool:
-    steps = np.diff(entries.astype(np.int16))
+def _in_order(entries: NDArray[Any]) -> tuple[NDArray[Any], Flag | None]:
+    """Words whose bytes are in the other order are turned: as they stand they go up and down, and turned they do not."""
+    if entries.itemsize == 1 or _is_monotonic(entries) or not _is_monotonic(turned := entries.byteswap()):
+        return entries, None
+    return turned, Flag.LUT_CORRECTED
+
+
+def _is_monotonic(entries: NDArray[Any]) -> bool:
+    steps = np.diff(entries.astype(np.int32))
     return bool((steps >= 0).all() or (steps <= 0).all())
 
 

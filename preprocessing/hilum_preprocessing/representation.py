@@ -40,7 +40,7 @@ def require_no_sign(values: NDArray[Any], header: PixelHeader) -> None:
     if header.is_signed or not header.is_judged or values.ndim > 2 or not _may_wrap(values, header):
         return
     half = 1 << header.bits_stored - 1
-    signed = (values.astype(np.int64 if values.itemsize > 2 else np.int32) ^ half) - half
+    signed = (_exact(values) ^ half) - half
     if crossings(signed, values, header, _ENOUGH).are_of_the_picture:
         raise NotAnalysable(Reason.DEPTH_CONTRADICTED, "Pixel Representation 0, and the pixels go on below zero")
 
@@ -70,7 +70,11 @@ def _may_wrap(values: NDArray[Any], header: PixelHeader) -> bool:
 
 
 def _sampled(values: NDArray[Any]) -> NDArray[Any]:
-    return values[:: max(1, len(values) // _SAMPLED_ROWS)].astype(np.int64 if values.itemsize > 2 else np.int32)
+    return _exact(values[:: max(1, len(values) // _SAMPLED_ROWS)])
+
+
+def _exact(values: NDArray[Any]) -> NDArray[Any]:
+    return values.astype(np.int64 if values.itemsize > 2 else np.int32)
 
 
 def _mean_step(part: NDArray[Any]) -> float:

@@ -216,3 +216,38 @@ def test_a_presentation_lut_shape_against_photometric_interpretation_is_flagged(
     stored = decode(radiograph(STORED, 12, PhotometricInterpretation=photometric, PresentationLUTShape=shape))
     assert level_flags(stored, SHOWN) == flags
     assert level_flags(stored, spec("torchxrayvision_rsna_224")) == (), "it reads neither"
+
+
+@pytest.mark.parametrize("keyword", ["VOILUTSequence", "ModalityLUTSequence"])
+@pytest.mark.parametrize("said", [12, 16])
+def test_entries_whose_bytes_are_in_the_other_order_are_turned(keyword, said):
+    expected, none = pictured(keyword, item([4096, 0, 12], words(curve(4095)), "OW"))
+    found, flags = pictured(keyword, item([4096, 0, said], curve(4095).astype(">u2").tobytes(), "OW"))
+    assert (none, flags) == ((), CORRECTED)
+    assert np.array_equal(found, expected)
+
+
+def test_a_table_that_goes_up_and_down_keeps_the_order_of_its_bytes():
+    entries = np.random.default_rng(0).integers(0, 4096, 4096)
+    found = lookup_table(item([4096, 0, 12], words(entries), "OW"))
+    assert (found.count_flag, found.entries.tolist()) == (None, entries.tolist())
+
+
+@pytest.mark.parametrize("keyword", ["VOILUTSequence", "ModalityLUTSequence"])
+def test_a_table_for_pixels_of_the_other_sign_is_flagged(keyword):
+    """Half of the picture would be plain white, or plain black."""
+    signed = (STORED.astype(np.int32) - 2048).astype(np.int16)
+    assert pictured(keyword, item([4096, -2048, 12], curve(4095).tolist()))[1] == DOUBTFUL
+    assert pictured(keyword, item([4096, 0, 12], curve(4095).tolist()), signed)[1] == DOUBTFUL
+    assert pictured(keyword, item([4096, -2048, 12], curve(4095).tolist()), signed)[1] == ()
+
+
+@pytest.mark.parametrize(("first", "count"), [(1, 4096), (-16, 4096), (1000, 2000), (-2048, 8192), (400, 4096)])
+def test_a_table_of_a_part_of_the_inputs_or_of_more_is_no_doubt(first, count):
+    assert pictured("VOILUTSequence", item([count, first, 12], curve(4095, count).tolist()))[1] == ()
+
+
+def test_the_inputs_of_a_voi_lut_are_the_outputs_of_a_rescale():
+    table = item([4096, -1024, 12], curve(4095).tolist())
+    assert pictured("VOILUTSequence", table, RescaleSlope=1, RescaleIntercept=-1024)[1] == ()
+    assert pictured("VOILUTSequence", table)[1] == DOUBTFUL

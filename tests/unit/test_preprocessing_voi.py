@@ -122,12 +122,15 @@ def test_windows_over_the_modality_range_are_pydicom_s(function, rescale):
         ({"WindowCenter": "2048", "WindowWidth": "4096", "RescaleSlope": "0.01", "RescaleIntercept": "0"}, True),
         ({"WindowCenter": "2048", "WindowWidth": "4096"}, False),
         ({"WindowCenter": "2048", "WindowWidth": "20000"}, False),
-        ({"WindowCenter": "100", "WindowWidth": "10"}, False),
+        ({"WindowCenter": "128", "WindowWidth": "256"}, True),
+        ({"WindowCenter": "2048", "WindowWidth": "1"}, True),
+        ({"WindowCenter": "100", "WindowWidth": "10", "VOILUTFunction": "SIGMOID"}, True),
+        ({"WindowCenter": "1000", "WindowWidth": "500"}, False),
         ({}, False),
     ],
 )
 def test_a_window_for_other_pixels_is_flagged(attributes, is_doubtful):
-    """Sixteen bits over twelve: a picture that is nearly black, and says nothing."""
+    """Sixteen bits over twelve: a picture that is nearly black, and says nothing. Eight over twelve: one that is nearly white."""
     stored = decode(radiograph(ramp(16, 16), 12, **attributes))
     shown = source(voi="first_window", modality_lut="apply")
     assert level_flags(stored, shown) == ((Flag.VOI_DOUBTFUL,) if is_doubtful else ())
