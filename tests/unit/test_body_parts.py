@@ -31,6 +31,7 @@ CHESTS = [
     *("TORAX", "TÓRAX", "Tórax", "2- TORAX", "RX TORAX PA Y LAT", "RXTORAX", "THORAX^PA", "Thoraxaufnahme", "TORACE", "Pecho"),
     *("poumon", "poumons", "Brust", "Brustkorb", "Lunge", "PULMÃO", "pulmón", "POLMONI", "peito", "borstkas", "BRÖSTKORG", "lungor"),
     *("Klatka piersiowa", "PŁUCA", "hrudník", "PLÍCE", "mellkas", "GÖĞÜS", "Akciğer", "грудная клетка", "ОГК", "Лёгкие", "Θώρακας"),
+    *("CXRPA", "THX", "krūškurvis", "ФЛЮОРОГРАФИЯ", "きょうぶ", "ریه"),
     *("胸部", "胸部正面", "胸片", "胸", "흉부", "ทรวงอก", "الصدر", "חזה", "ＣＨＥＳＴ", "NGỰC", "C-ARM CHEST", "CHEST WITHOUT CONTRAST"),
 ]
 PLACED = [
@@ -55,6 +56,7 @@ PLACED = [
     ),
 ]
 OTHERS = [
+    *("TIBFIB", "TIB FIB", "BABYGRAM", "SENOS PARANASALES", "OESOPHAGUS", "Térd", "LUTUT", "kepala", "头", "ركبة", "גולגולת", "घुटना"),
     *("SKULL", "Schädel", "SCHAEDEL", "CRÁNEO", "crâne", "czaszka", "ЧЕРЕП", "頭部", "头颅", "두개골", "HEAD", "SINUSES", "ORBIT"),
     *("HAND", "MANO", "mão", "左手", "WRIST", "KNEE", "KNEE LT", "RODILLA", "genou", "Knie rechts", "KOLANO", "коленный сустав", "膝関節"),
     *(
