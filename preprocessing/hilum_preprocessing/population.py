@@ -19,11 +19,11 @@ _OLDEST_YEARS: Final = 125.0
 # Dates that anonymisers and worklists write for "unknown" lie before these. No digital radiograph is older than its file format.
 _EARLIEST_BIRTH: Final = date(1900, 1, 2)
 _EARLIEST_STUDY: Final = date(1950, 1, 1)
-_STUDY_DATES: Final = ("StudyDate", "AcquisitionDate", "SeriesDate", "ContentDate")
+_STUDY_DATES: Final = ("StudyDate", "AcquisitionDate", "SeriesDate", "ContentDate", "AcquisitionDateTime")
 # PS3.5 6.2: AS is three digits and D, W, M or Y. Public chest radiographs hold "62", "62Y" and "62 YEARS" as well.
 _AGE: Final = re.compile(r"(\d{1,3})\s*(?:([DWMY])[A-Z]*)?")
 _UNITS_A_YEAR: Final[Mapping[str, float]] = {"D": 365.25, "W": 52.18, "M": 12.0, "Y": 1.0}
-_DATE: Final = re.compile(r"(\d{4})([.\-/]?)(\d{2})\2(\d{2})")
+_DATE: Final = re.compile(r"(\d{4})([.\-/]?)(\d{2})\2(\d{2})(?:[ T]?\d{2}:?\d{2}.*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def _between(dataset: Dataset) -> float | None:
 
 
 def _date(text: str) -> date | None:
-    """YYYYMMDD, or the YYYY.MM.DD of ACR-NEMA (PS3.5 6.2, note to DA); other marks between are as common."""
+    """YYYYMMDD, or the YYYY.MM.DD of ACR-NEMA (PS3.5 6.2, note to DA); other marks between are as common. A time may follow."""
     found = _DATE.fullmatch(text)
     try:
         return date(*map(int, found.group(1, 3, 4))) if found else None
