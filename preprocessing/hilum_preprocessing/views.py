@@ -14,6 +14,7 @@ from hilum_preprocessing.free_text import readings, tokens
 from hilum_preprocessing.orientation import directions_of
 
 View = Literal["PA", "AP", "LATERAL", "UNKNOWN"]
+_OBLIQUE_POSITIONS = {"RLO", "LLO", "RAO", "LAO", "RPO", "LPO"}
 
 # View Position, PS3.3 C.8.7.1.1.2 and C.8.11.5. Obliques are no frontal views, and LATERAL is the word we have for that.
 # Decubitus views (LLD, RLD) use a horizontal beam through a patient who lies on a side: neither, so UNKNOWN.
@@ -21,7 +22,7 @@ _POSITION: dict[str, View] = {
     "PA": "PA",
     "AP": "AP",
     **dict.fromkeys(("LL", "RL", "LAT", "LATERAL", "LLAT", "RLAT"), "LATERAL"),
-    **dict.fromkeys(("RLO", "LLO", "RAO", "LAO", "RPO", "LPO"), "LATERAL"),
+    **dict.fromkeys(_OBLIQUE_POSITIONS, "LATERAL"),
     **dict.fromkeys(("LLD", "RLD"), "UNKNOWN"),
 }
 
@@ -97,7 +98,7 @@ def _named(said: str, *, is_of_this_image: bool) -> frozenset[View]:
     if _DECUBITUS_WORDS & set(parts):
         return frozenset[View](["UNKNOWN"])
     is_oblique = any(_OBLIQUE.fullmatch(part) for part in parts)
-    if is_oblique and is_of_this_image:
+    if (is_oblique or _OBLIQUE_POSITIONS & set(parts)) and is_of_this_image:
         return frozenset[View](["LATERAL"])  # an AP oblique is no frontal view
     views = {view for pattern, view in _FRONTAL if pattern.search(spaced)}
     views |= {view for word, view in _UNSPACED.items() if word in spaced}

@@ -142,7 +142,9 @@ def code(value: str, meaning: str = "") -> Sequence:
         **dict.fromkeys(("ANTEROPOSTERIOR", "ANTERO-POSTERIOR", "ANTERIOR POSTERIOR", "Anteroposterior supino"), "AP"),
         **dict.fromkeys(("ventro-dorsal", "ПЕРЕДНЕ-ЗАДНЯЯ", "前后位"), "AP"),
         **dict.fromkeys(("LAT", "L LAT", "LLAT", "RT LATERAL", "LATERALE", "LATERO-LATERALE", "LL ERECT", "seitlich"), "LATERAL"),
-        **dict.fromkeys(("Perfil", "PROFIL", "БОКОВАЯ", "側面", "侧位", "BOCZNE", "OBLIQUE", "AP OBLIQUE", "oblicua"), "LATERAL"),
+        **dict.fromkeys(
+            ("Perfil", "PROFIL", "БОКОВАЯ", "側面", "侧位", "BOCZNE", "OBLIQUE", "AP OBLIQUE", "oblicua", "PA LAO", "RPO ERECT"), "LATERAL"
+        ),
         **dict.fromkeys(("AP/PA", "PA OR AP", "PA AND LATERAL", "FRONTAL", "SUPINE", "POST ANTIBIOTICS", "LEFT SIDE"), "UNKNOWN"),
         "LLD": "UNKNOWN",
         "RLD": "UNKNOWN",
