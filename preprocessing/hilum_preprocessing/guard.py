@@ -84,7 +84,7 @@ def _check_modality(dataset: Dataset) -> None:
     elif sop_class != SecondaryCaptureImageStorage:
         raise NotAnalysable(Reason.WRONG_MODALITY, "SOP Class is none of CR, DX and Secondary Capture")
     elif modality not in _MODALITIES:
-        said = "Modality is neither CR nor DX" if modality else "Modality is missing"
+        said = "the Modality of a Secondary Capture names no radiograph" if modality else "the Modality of a Secondary Capture is missing"
         raise NotAnalysable(Reason.WRONG_MODALITY, said)
 
 
