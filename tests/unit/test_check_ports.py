@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import ssl
 import subprocess
@@ -20,7 +21,8 @@ from hilum import IMPLEMENTATION_CLASS_UID
 from hilum.errors import ConfigurationError
 from hilum.settings import Settings
 from hilum.supervisor.check import Check
-from hilum.supervisor.check_ports import api_port, bind_port, dicom_ports, port_check, port_checks, require_distinct
+from hilum.supervisor.check_ports import Port, api_port, bind_port, dicom_ports, port_check, port_checks, require_distinct
+from hilum.wiring.sockets import bind
 from hilum.wiring.state_folder import hold
 from load_tests.serving import free_ports
 from tests.support.certificates import Authority
@@ -131,7 +133,7 @@ def test_a_server_of_another_state_folder_is_a_problem_that_names_it(tmp_path, s
         check = receive_check(settings) if section == "receive" else api_check(settings)
     assert not check.ok
     assert check.detail == f"127.0.0.1:{port} is taken by another Hilum, with the state folder {tmp_path / 'theirs'}"
-    assert check.advice == f"Stop it, or set {section}.port (HILUM_{section.upper()}__PORT), such as {port + 1}."
+    assert re.fullmatch(rf"Stop it, or set {section}\.port \(HILUM_{section.upper()}__PORT\), such as \d+\.", check.advice)
 
 
 def test_a_program_that_says_nothing_is_a_problem_with_its_name(tmp_path):
@@ -212,10 +214,10 @@ def test_two_ports_of_one_number_are_a_problem_that_names_both(tmp_path, host):
     settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": settings.receive.port})})
     number = settings.receive.port
     where = f"api: cannot listen on 127.0.0.1 port {number}"
-    said = f"{where}: receive.port has the same number; set api.port (HILUM_API__PORT), such as {number + 1}."
+    said = rf"{re.escape(where)}: receive\.port has the same number; set api\.port \(HILUM_API__PORT\), such as \d+\."
     checks = port_checks(settings)
     assert [(check.name, check.ok) for check in checks] == [("receive port", True), ("api port", False)]
-    assert checks[1].detail == said
+    assert re.fullmatch(said, checks[1].detail)
     with pytest.raises(ConfigurationError, match="has the same number"):
         require_distinct([api_port(settings), *dicom_ports(settings)])
 
@@ -232,7 +234,7 @@ def test_a_second_server_says_who_has_the_port_and_which_setting_to_change(tmp_p
         bind_port(settings, dicom_ports(settings_of(tmp_path, {"port": peer.port}))[0])
     (problem,) = refused.value.problems
     assert problem.startswith(f"receive: cannot listen on 127.0.0.1 port {peer.port}: it is taken by storescp (process ")
-    assert problem.endswith(f"; stop it, or set receive.port (HILUM_RECEIVE__PORT), such as {peer.port + 1}.")
+    assert re.search(r"; stop it, or set receive\.port \(HILUM_RECEIVE__PORT\), such as \d+\.$", problem)
 
 
 def test_a_second_role_of_a_host_says_how_both_can_run(tmp_path, monkeypatch):
@@ -241,8 +243,34 @@ def test_a_second_role_of_a_host_says_how_both_can_run(tmp_path, monkeypatch):
     with hold(settings, "listener"), listening("127.0.0.1", settings.api.port), pytest.raises(ConfigurationError) as refused:
         bind_port(settings, api_port(settings))
     (problem,) = refused.value.problems
-    assert problem == (
-        f"api: cannot listen on 127.0.0.1 port {settings.api.port}: it is taken by the running server of this state folder; "
-        "stop it and run both roles in one server, as in `--role listener,dispatcher`, "
-        f"or set api.port (HILUM_API__PORT), such as {settings.api.port + 1} for one of the two."
+    assert re.fullmatch(
+        re.escape(
+            f"api: cannot listen on 127.0.0.1 port {settings.api.port}: it is taken by the running server of this state folder; "
+            "stop it and run both roles in one server, as in `--role listener,dispatcher`, or set api.port (HILUM_API__PORT), such as "
+        )
+        + r"\d+, for one of the two\.",
+        problem,
     )
+
+
+def test_the_port_that_is_proposed_is_free_and_no_other_service_of_the_settings_has_it(tmp_path):
+    settings = settings_of(tmp_path)
+    port = Port("receive", "port", "127.0.0.1", settings.receive.port, "dicom")
+    given = Port("api", "port", "127.0.0.1", port.number + 1, "http")
+    with contextlib.closing(socket.socket()) as taken:
+        with contextlib.suppress(OSError):  # another program has it: so much the better
+            taken.bind(("127.0.0.1", port.number + 2))
+        proposed = int(port.advice([port, given]).rpartition(" ")[2])
+    assert proposed > port.number + 2
+    bind("receive", "127.0.0.1", proposed).close()
+
+
+@pytest.mark.parametrize(("taken", "lowest"), [(104, 1024), (1023, 1024), (65535, 1024)])
+def test_the_port_that_is_proposed_is_one_that_every_user_may_bind(taken, lowest):
+    port = Port("receive", "port", "127.0.0.1", taken, "dicom")
+    assert lowest <= int(port.advice([port]).rpartition(" ")[2]) < lowest + 100
+
+
+def test_where_nothing_can_be_bound_the_next_port_is_proposed():
+    port = Port("receive", "port", "192.0.2.1", 11112, "dicom")
+    assert port.advice([port]).endswith(", such as 11113")

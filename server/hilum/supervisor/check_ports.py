@@ -16,6 +16,8 @@ from hilum.wiring.sockets import bind
 if TYPE_CHECKING:
     from hilum.supervisor.port_owner import Owner
 
+_LOWEST: Final = 1024  # below it only root may bind
+_TRIED: Final = 100
 _WILDCARDS: Final[Mapping[str, str]] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
 
 
@@ -34,14 +36,15 @@ class Port:
         """As checks name it."""
         return f"{self.section} {self.name.replace('_', ' ')}"
 
-    @property
-    def advice(self) -> str:
-        """Which setting to change, in the file or in the environment."""
-        return f"set {self.section}.{self.name} (HILUM_{self.section.upper()}__{self.name.upper()}), such as {self._other}"
+    def advice(self, ports: Sequence[Port]) -> str:
+        """Which setting to change, in the file or in the environment, and to what. `ports`: all of the settings."""
+        return f"set {self.section}.{self.name} (HILUM_{self.section.upper()}__{self.name.upper()}), such as {self._other(ports)}"
 
-    @property
-    def _other(self) -> int:
-        return self.number + 1 if self.number < 65535 else self.number - 1
+    def _other(self, ports: Sequence[Port]) -> int:
+        """The next port that everybody may bind, nobody holds and the settings do not give to another service."""
+        begin, given = max(self.number, _LOWEST - 1), {port.number for port in ports}
+        nearby = [_LOWEST + (begin + step - _LOWEST) % (65536 - _LOWEST) for step in range(1, _TRIED + 1)]
+        return next((number for number in nearby if number not in given and _is_free(self, number)), nearby[0])
 
 
 def api_port(settings: Settings) -> Port:
@@ -59,10 +62,14 @@ def dicom_ports(settings: Settings) -> list[Port]:
     return found
 
 
+def _ports(settings: Settings) -> list[Port]:
+    return [*dicom_ports(settings), api_port(settings)]
+
+
 def port_checks(settings: Settings) -> list[Check]:
     """Of every port: whether the server can listen there, or does."""
-    ports = [*dicom_ports(settings), api_port(settings)]
-    clashes = {port.title: said for number, port in enumerate(ports) if (said := _clash(port, ports[:number]))}
+    ports = _ports(settings)
+    clashes = {port.title: said for number, port in enumerate(ports) if (said := _clash(port, ports[:number], ports))}
     return [
         Check(port.title, ok=False, detail=clashes[port.title]) if port.title in clashes else port_check(settings, port) for port in ports
     ]
@@ -70,16 +77,16 @@ def port_checks(settings: Settings) -> list[Check]:
 
 def require_distinct(ports: Sequence[Port]) -> None:
     """Raises ConfigurationError where the settings give one number to two ports of one server."""
-    if problems := [said for number, port in enumerate(ports) if (said := _clash(port, ports[:number]))]:
+    if problems := [said for number, port in enumerate(ports) if (said := _clash(port, ports[:number], ports))]:
         raise ConfigurationError(problems)
 
 
-def _clash(port: Port, others: Sequence[Port]) -> str | None:
+def _clash(port: Port, others: Sequence[Port], ports: Sequence[Port]) -> str | None:
     for other in others:
         share_address = port.host == other.host or not {port.host, other.host}.isdisjoint(_WILDCARDS)
         if port.number == other.number and share_address:
             where = f"{port.section}: cannot listen on {port.host} port {port.number}"
-            return f"{where}: {other.section}.{other.name} has the same number; {port.advice}."
+            return f"{where}: {other.section}.{other.name} has the same number; {port.advice(ports)}."
     return None
 
 
@@ -94,7 +101,9 @@ def port_check(settings: Settings, port: Port) -> Check:
             return Check(port.title, ok=False, detail="; ".join(error.problems))
         if owner.is_this_server:
             return Check(port.title, ok=True, detail=f"{where} is in use by {owner.words}")
-        return Check(port.title, ok=False, detail=f"{where} is taken by {owner.words}", advice=f"Stop it, or {port.advice}.")
+        return Check(
+            port.title, ok=False, detail=f"{where} is taken by {owner.words}", advice=f"Stop it, or {port.advice(_ports(settings))}."
+        )
     return Check(port.title, ok=True, detail=f"{where} is free, so no server runs there now")
 
 
@@ -107,7 +116,7 @@ def bind_port(settings: Settings, port: Port) -> socket.socket:
         if owner is None:
             raise
         problem = f"{port.section}: cannot listen on {port.host} port {port.number}: it is taken by {owner.words}"
-        raise ConfigurationError([f"{problem}; {_way_out(port, owner)}."]) from error
+        raise ConfigurationError([f"{problem}; {_way_out(owner, port.advice(_ports(settings)))}."]) from error
 
 
 def _owner(settings: Settings, port: Port, error: ConfigurationError) -> Owner | None:
@@ -120,7 +129,15 @@ def _owner(settings: Settings, port: Port, error: ConfigurationError) -> Owner |
     return None
 
 
-def _way_out(port: Port, owner: Owner) -> str:
+def _is_free(port: Port, number: int) -> bool:
+    try:
+        bind(port.section, port.host, number, port.name).close()
+    except ConfigurationError:
+        return False
+    return True
+
+
+def _way_out(owner: Owner, advice: str) -> str:
     if owner.is_this_server:  # another role: each supervisor has an API port of its own
-        return f"stop it and run both roles in one server, as in `--role listener,dispatcher`, or {port.advice} for one of the two"
-    return f"stop it, or {port.advice}"
+        return f"stop it and run both roles in one server, as in `--role listener,dispatcher`, or {advice}, for one of the two"
+    return f"stop it, or {advice}"
