@@ -12,7 +12,6 @@ import re
 import sys
 import threading
 import traceback
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from time import thread_time
 from types import TracebackType
@@ -23,6 +22,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest, multipr
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from hilum.libraries import silence_libraries
 from hilum.meters import Counter, Histogram
 
 # Seconds. Stages take milliseconds, a study its quiet period, a PACS that is down hours.
@@ -269,21 +269,6 @@ def _naming(process: str) -> structlog.typing.Processor:
         return {"process": process, **event}
 
     return add
-
-
-def silence_libraries() -> None:
-    """Keep libraries from printing what they read: pydicom's warnings quote element values, so patient data (promise 10).
-
-    python_multipart's say what we answer and log ourselves. All warnings, because one is attributed to whichever module pydicom was called
-    from, and that may be ours. Their lines end at
-    a handler that drops them: a level would not do, pydicom sets its own when it is imported later.
-    """
-    warnings.simplefilter("ignore")
-    for name in ("pydicom", "pynetdicom", "highdicom", "python_multipart"):
-        library = logging.getLogger(name)
-        library.setLevel(logging.CRITICAL)
-        library.propagate = False
-        library.addHandler(logging.NullHandler())
 
 
 _OURS: Final = ("hilum.", "hilum_preprocessing.")

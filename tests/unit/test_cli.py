@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from click import Command
 from PIL import Image
+from pydicom.uid import ExplicitVRLittleEndian
 from typer.main import get_command
 
 from hilum.cli import app, parse_peer
@@ -151,6 +152,15 @@ def test_prepare_says_why_not(tmp_path: Path) -> None:
     assert not (tmp_path / "x.npy").exists()
     done = hilum("prepare", lateral, "--release", "nothing@1", "--out", "x.npy", folder=tmp_path)
     assert (done.returncode, "known: densenet121_untrained@1" in done.stderr) == (2, True)
+
+
+def test_no_library_prints_what_it_read_of_a_file(tmp_path: Path) -> None:
+    file = phantom.save(phantom.make_instance(seed=3, rows=64, columns=64), tmp_path / "pa.dcm")
+    syntax, quoted = ExplicitVRLittleEndian.encode(), b"DOE^JANE^1950-01-15"
+    file.write_bytes(file.read_bytes().replace(syntax, quoted, 1))
+    done = hilum("prepare", file, "--release", "densenet121_untrained@1", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert json.loads(done.stdout)["reason"] == "transfer_syntax_not_supported"
 
 
 def test_study_without_a_ledger(tmp_path: Path) -> None:

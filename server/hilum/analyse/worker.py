@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 from hilum import telemetry
 from hilum.analyse.page_cache import drop_pages
 from hilum.analyse.slots import Area, Array, Lease, Placed, SlotMemory
+from hilum.libraries import silence_libraries
 from hilum.process_limits import forbid_core_files, limit_memory
 
 
@@ -205,7 +206,7 @@ def serve(connection: Connection, load_codecs: Callable[[], Prepare], maximum_pi
     """Answer requests until the analyser closes its end, or dies. `maximum_pixels`: see `limit_memory`."""
     forbid_core_files()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor
-    telemetry.silence_libraries()
+    silence_libraries()
     slots = _shared_slots(connection)
     gc.disable()
     prepare = load_codecs()

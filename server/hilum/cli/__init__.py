@@ -26,6 +26,7 @@ from hilum.cli import (
 )
 from hilum.cli.frame import app
 from hilum.cli.transfer import parse_peer
+from hilum.libraries import silence_libraries
 
 __all__ = [
     "app",
@@ -60,4 +61,5 @@ def main() -> None:
     """
     if sys.argv[1:2] != ["models"]:
         os.umask(os.umask(0) | 0o027)
+    silence_libraries()
     app()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from hilum import telemetry
 from hilum.errors import ConfigurationError
+from hilum.libraries import silence_libraries
 from hilum.receive.patient import OneStudy, Owner, Patient, is_file_of, is_object_of
 from hilum.receive.refusals import CannotUnderstand
 from hilum.settings import Settings
@@ -90,7 +91,7 @@ def erase(
     archive = Archive(settings.archive_dir)
     if not archive.is_there:
         raise ConfigurationError([f"archive: there is none in {archive.root}; run this where the archive is mounted."])
-    telemetry.silence_libraries()
+    silence_libraries()
     erasure = Erasure(settings.ledger_url, archive)
     try:
         if deed is not None:

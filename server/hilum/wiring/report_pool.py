@@ -15,6 +15,7 @@ from typing import ParamSpec, Self, TypeVar
 
 from hilum import telemetry
 from hilum.errors import WorkerDied
+from hilum.libraries import silence_libraries
 from hilum.process_limits import forbid_core_files, limit_memory
 from hilum.wiring.charge import die_with_parent
 
@@ -72,7 +73,7 @@ class ReportPool:
 def _start(maximum_pixels: int) -> None:
     """Initialise a process: it ends with its dispatcher, and Ctrl-C is the supervisor's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    telemetry.silence_libraries()
+    silence_libraries()
     die_with_parent(os.getppid())
     forbid_core_files()
     gc.disable()
