@@ -16,7 +16,7 @@ from pynetdicom.dsutils import split_dataset
 from hilum.deliver.association import Association, Outgoing, Peer, associate
 from hilum.deliver.command import Response
 from hilum.deliver.lane import Unknown
-from hilum.deliver.statuses import cause, is_stored
+from hilum.deliver.statuses import STORED_BEFORE, cause, is_stored
 from hilum.deliver.tls import Tls
 from hilum.errors import Refused, Retry
 
@@ -193,7 +193,8 @@ def _answered(item: _Object, response: Response, peer: Peer) -> SentFile:
     """The receiver's words come first: it alone knows why. They go to a terminal and into no log."""
     status, said = response.status, f': "{response.comment}"' if response.comment else ""
     if is_stored(status):
-        detail = f"stored, with the warning 0x{status:04X}{said}" if status else ""
+        words = "not stored again, it has this SOP Instance UID:" if status == STORED_BEFORE else "stored, with the warning"
+        detail = f"{words} 0x{status:04X}{said}" if status else ""
         return SentFile(item.path, FileState.SENT, detail, status)
     what, is_final = cause(status)
     again = "" if is_final else "; send it again later"

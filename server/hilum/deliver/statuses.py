@@ -11,7 +11,7 @@ from hilum.errors import Refused, Retry
 # PS3.7 Annex C.4.2, C.4.3, C.5; PS3.4 Table B.2-1. A warning is a success: the object is stored.
 _STORED: Final = frozenset({0x0000, 0x0001, 0x0107, 0x0116})
 # Duplicate SOP Instance: our UID stands for these bytes alone, so the receiver has them, from a try whose answer was lost.
-_STORED_BEFORE: Final = 0x0111
+STORED_BEFORE: Final = 0x0111
 _LATER: Final[Sequence[tuple[range, str]]] = (
     (range(0xA700, 0xA800), "it is out of resources; its disk may be full"),
     (range(0xFE00, 0xFE01), "it cancelled the operation"),
@@ -30,7 +30,7 @@ _NEVER: Final[Sequence[tuple[range, str, str, str]]] = (
 
 def is_stored(status: int) -> bool:
     """Whether the receiver has the object, perhaps with a warning, perhaps from a try before."""
-    return status in _STORED or status == _STORED_BEFORE or 0xB000 <= status <= 0xBFFF
+    return status in _STORED or status == STORED_BEFORE or 0xB000 <= status <= 0xBFFF
 
 
 def cause(status: int) -> tuple[str, bool]:
