@@ -106,6 +106,6 @@ def _destination(name: str, facts: Facts) -> Check:
     if name in facts.paused:
         return Check(title, ok=False, detail="paused by a person", advice="Resume it when its receiver is back.")
     if count := facts.failing.get(name):
-        advice = "Check that the receiver runs and is reachable; Hilum goes on trying. /api/v1/queues says what it met."
+        advice = "`hilum destinations list` and the page Destinations say what was met; Hilum goes on trying."
         return Check(title, ok=False, detail=f"{count} documents not taken for {FAILING_SECONDS:.0f} s or longer", advice=advice)
     return Check(title, ok=True, detail="in use")

@@ -19,10 +19,14 @@ from hilum.models.manifest_words import EDIT
 
 _WORDED: Final = frozenset({"manufacturer", "intended_use", "licence", "source", "citation", "measured_on", "criterion", "cites", "text"})
 """Fields that a person writes for other people to read, in whichever table."""
+_NOUNS: Final = "name|company|vendor|manufacturer|author|licen[cs]e|source|hospital"
 _EMPTY_WORDS: Final = re.compile(
-    r"unknown|n/a|na|none|null|nil|not (known|specified|available|applicable)|unspecified|undefined|missing|empty|to ?do|edit me"
-    r"|to be (done|defined|determined|announced)|fix me|name|text|string|company|vendor|your (name|company)|some(one|body)|me"
-    r"|foo|bar|foobar|asdf|qwerty|dummy|unbekannt|inconnu|desconocido|sconosciuto"
+    rf"((still )?unknown|unnamed|your|the|my)?( ?({_NOUNS}))*|({_NOUNS}|it)( is)? (unknown|missing|not known)|unk|unspecified|undefined"
+    r"|n[/.]?a|n\.n|none( known| yet)?|null|nil|not( yet)? (known|specified|stated|given|available|applicable|sure|decided)|not yet"
+    r"|missing|empty|unavailable|to ?do|(please )?edit( me)?|insert (name|text) here|later|tbc|fix me|text|string|some(one|body)|me"
+    r"|to be (done|defined|determined|decided|announced|confirmed|added|filled in)|nobody|no idea|anonymous|blah?|lorem|x+"
+    r"|foo|bar|foobar|asdf|qwerty|abc|dummy|unbekannt|nicht bekannt|keine?( angabe)?|inconnue?|desconocid[oa]|desconhecid[oa]"
+    r"|sconosciut[oa]|onbekend|okänd|ukjent|ukendt|nieznan[yae]|неизвестно|未知|不明|不詳"
 )
 _EMPTY_BEGINNING: Final = re.compile(r"(edit|todo|tbd|tba|fixme|xxx|placeholder|change ?me|fill (me )?in|lorem ipsum)\b", re.IGNORECASE)
 _IN_BRACKETS: Final = re.compile(r"<[^<>]*>|\[[^\[\]]*\]|\{[^{}]*\}")
