@@ -141,13 +141,17 @@ def test_a_forgotten_destination_has_nothing_withheld(withholding: Street, views
     assert (views.withheld({}), states(withholding)) == ([], [("cancelled", "destination_forgotten")])
 
 
-def test_a_release_stands_in_the_audit_and_in_the_study(withholding: Street, ledger_url: str, views: LedgerViews) -> None:
-    deed = Deed(Verb.REQUEUE, Actor("alice", Channel.CLI), "1.2.1").about(Thing.STAGE, "deliver")
-    withholding.ledger.requeue("deliver", study_uid="1.2.1", among=ACCEPTING, deed=deed)
+@pytest.mark.parametrize("chosen", [{"study_uid": "1.2.1"}, {"destination_name": PACS}, {}], ids=["study", "destination", "all"])
+def test_a_release_stands_in_the_audit_and_in_the_study(
+    withholding: Street, ledger_url: str, views: LedgerViews, chosen: dict[str, str]
+) -> None:
+    deed = Deed(Verb.REQUEUE, Actor("alice", Channel.CLI), chosen.get("study_uid")).about(Thing.STAGE, "deliver")
+    withholding.ledger.requeue("deliver", **chosen, among=ACCEPTING, deed=deed)
     audit = AuditLog(ledger_url)
     rows, _ = audit.list(AuditFilter(study_instance_uid="1.2.1", has_looks=False))
     audit.close()
-    assert [(row["verb"], row["count"]) for row in rows] == [("requeue", 1)]
+    released = [(row["verb"], row["actor"], row["name"], row["detail"]) for row in rows if row["thing"] == Thing.DESTINATION]
+    assert released == [("requeue", "alice", PACS, f"released for {PACS}; was withheld: untrained_weights")]
     found = views.study("1.2.1")
     assert found is not None
     assert found["results"][0]["documents"][0]["deliveries"][0]["requeued_at"] == withholding.clock.now

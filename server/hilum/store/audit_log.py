@@ -70,6 +70,11 @@ class Deed:
         """The row of a verb that takes several transactions, before the first of them."""
         _insert(connection, replace(self, count=0), Outcome.BEGUN, at)
 
+    def of_study(self, connection: Connection, at: float, uid: str, thing: Thing, name: str, detail: str) -> None:
+        """A row of its own for one of the studies of a verb that names none, so that the study shows it."""
+        own = replace(self, study_instance_uid=uid, thing=thing, name=name, count=1, detail=detail, key=uuid.uuid4().hex)
+        _insert(connection, own, Outcome.DONE, at)
+
     def write(self, connection: Connection, at: float, count: int = 1) -> None:
         """The row of a verb that is done, in its own transaction, as the last thing in it."""
         self.count, self.is_written = count, True

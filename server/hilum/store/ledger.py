@@ -434,16 +434,20 @@ class Ledger:
         if deed is not None and len(parts) > 1:
             with self._writes.begin() as connection:
                 deed.begin(connection, self._clock())
-        count = sum(self._requeue(stage, chosen, ids) for ids in parts[:-1])
+        count = sum(self._requeue(stage, chosen, ids, deed) for ids in parts[:-1])
         count = self._requeue(stage, chosen, parts[-1] if parts else (), deed, count)
         self._sync()
         return count
 
-    def _requeue(self, stage: str, chosen: ColumnElement[bool], ids: Sequence[int], deed: Deed | None = None, before: int = 0) -> int:
-        """How many, with those of the parts before; the last part's `deed` is written with it."""
+    def _requeue(self, stage: str, chosen: ColumnElement[bool], ids: Sequence[int], deed: Deed | None, before: int | None = None) -> int:
+        """How many. `before`: those of the parts before the last one, with which the `deed` is written."""
         with begin_part(self._engine) as connection:
-            count = before + (requeueing.requeue(connection, stage, chosen, ids, self._clock()) if ids else 0)
-            write_down(deed, connection, self._clock(), count)
+            now = self._clock()
+            if deed is not None and stage == "deliver":
+                requeueing.note_released(connection, chosen, ids, deed, now)
+            count = (before or 0) + (requeueing.requeue(connection, stage, chosen, ids, now) if ids else 0)
+            if before is not None:
+                write_down(deed, connection, now, count)
             self._doorbell.ring_with(connection, (stage,))
         self._doorbell.ring((stage,))
         return count

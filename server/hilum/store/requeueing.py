@@ -14,9 +14,11 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, case, false, func, 
 from hilum.domain import DeliveryState, ReadingState, Reason, StudyState, WorkState
 from hilum.settings import Destination
 from hilum.store import advancing
+from hilum.store.audit_log import Deed
 from hilum.store.queues import QUEUES, in_state, is_stuck
 from hilum.store.reopening import lock, moments
 from hilum.store.schema import comparison, delivery, document, reading, result, study
+from hilum.verbs import Thing
 from hilum.withholding import BY_REASON, Subject, cause_of
 
 _TOGETHER = 250  # rows, or studies, of one transaction: others wait for the ledger meanwhile, 0.1 ms for each
@@ -117,6 +119,25 @@ def _released(connection: Connection, chosen: ColumnElement[bool], destinations:
         for row in connection.execute(select(delivery.c.id, *SUBJECT).select_from(WITH_STUDY).where(theirs, chosen)):
             if cause_of(destination, subject_of(row)) is None:
                 yield row.id
+
+
+def note_released(connection: Connection, chosen: ColumnElement[bool], ids: Sequence[int], deed: Deed, now: float) -> None:
+    """A row of the audit for each study and destination of which `requeue` is about to release withheld documents.
+
+    The order of a person names them by destination or all at once; a study's timeline says it by these rows.
+    """
+    theirs = and_(in_state(delivery, DeliveryState.WITHHELD), _of_part("deliver", ids), chosen)
+    columns = result.c.study_instance_uid, delivery.c.destination, delivery.c.reason
+    rows = connection.execute(select(*columns).distinct().select_from(WITH_STUDY).where(theirs).order_by(*columns)).all()
+    for row in rows:
+        deed.of_study(
+            connection,
+            now,
+            row.study_instance_uid,
+            Thing.DESTINATION,
+            row.destination,
+            f"released for {row.destination}; was withheld: {row.reason}",
+        )
 
 
 def requeue(connection: Connection, stage: str, chosen: ColumnElement[bool], ids: Sequence[int], now: float) -> int:

@@ -60,7 +60,7 @@ def _raw(study: Item, now: float) -> Iterator[_Raw]:
 
 
 def _deed(row: Item) -> _Raw:
-    words = f"{count(row['count'], 'time')}" if row["count"] > 1 else ""
+    words = f"{count(row['count'], 'time')}" if row["count"] > 1 else row["detail"] or ""
     state = None if row["outcome"] == "done" else chip(row["outcome"])
     return _Raw(row["at"], "person", f"{plain(row['verb']).capitalize()} by {row['actor']} ({row['channel']})", state, words)
 
