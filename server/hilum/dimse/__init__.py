@@ -1,4 +1,4 @@
-"""What goes over an association, as bytes: PDUs (PS3.8 9.3) and command sets (PS3.7 6.3). The same for who receives and who delivers.
+"""DIMSE messages as bytes: PDUs (PS3.8 9.3) and command sets (PS3.7 6.3), for both directions.
 
-And how both load what TLS needs of our own. Standard library only.
+`own_certificate` loads our certificate and key for TLS. Standard library only.
 """

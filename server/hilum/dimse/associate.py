@@ -1,8 +1,8 @@
-"""A-ASSOCIATE-RQ, AC and RJ (PS3.8 9.3.2 to 9.3.4), as the standard has them and as peers write them.
+"""A-ASSOCIATE-RQ, AC and RJ (PS3.8 9.3.2 to 9.3.4), as in the standard and as peers write them.
 
-Read are the structure, AE Titles, Presentation Contexts and the maximum length. The rest is what a
-peer says of itself: Implementation Class UID, Version Name, negotiation that we do not do. It
-decides nothing, so nothing in it can end an association.
+The structure, AE Titles, Presentation Contexts and the maximum length are read. The rest describes
+the peer: Implementation Class UID, Version Name, negotiation that we do not do. It decides nothing,
+so nothing in it can end an association.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _SCP: Final = b"\0\1"  # SCU role: no, SCP role: yes
 _APPLICATION_CONTEXT, _PROPOSED, _ANSWERED, _ABSTRACT_SYNTAX, _TRANSFER_SYNTAX, _USER_INFORMATION = 0x10, 0x20, 0x21, 0x30, 0x40, 0x50
 _MAXIMUM_LENGTH, _IMPLEMENTATION_CLASS_UID, _ROLE_SELECTION, _IMPLEMENTATION_VERSION_NAME = 0x51, 0x52, 0x54, 0x55
 _TITLE_BYTES: Final = 16
-# Objects are made of each. 128 contexts with 60 Transfer Syntaxes are fewer.
+# One object is made of each. 128 contexts with 60 Transfer Syntaxes stay below this limit.
 _MAXIMUM_ITEMS: Final = 8192
 
 
 class Malformed(ValueError):
-    """The PDU has not the structure of PS3.8 9.3; the text says where."""
+    """The PDU does not have the structure of PS3.8 9.3; the text names the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,10 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is used of an A-ASSOCIATE-RQ.
+    """The fields of an A-ASSOCIATE-RQ that are used.
 
-    AE Titles are the 16 bytes that came. `maximum_pdu_bytes`: that the peer takes, 0: any.
+    AE Titles are the 16 bytes as received. `maximum_pdu_bytes`: the largest PDU that the peer
+    takes, 0: any.
     """
 
     protocol_version: int
@@ -72,7 +73,7 @@ class Request:
 
 
 def titles(encoded: bytes) -> tuple[bytes, bytes]:
-    """Called and Calling AE Title of an A-ASSOCIATE-RQ, 16 bytes each.
+    """Return the Called and Calling AE Title of an A-ASSOCIATE-RQ, 16 bytes each.
 
     Raises Malformed where it is too short to have them.
     """
@@ -83,18 +84,18 @@ def titles(encoded: bytes) -> tuple[bytes, bytes]:
 
 
 def title_text(title: bytes) -> str:
-    """An AE Title as it is compared, stored and shown: 16 characters of ASCII at most.
+    """Return an AE Title as it is compared, stored and shown: 16 characters of ASCII at most.
 
-    Spaces around it do not count (PS3.5 6.2, VR AE). Nor does what stands behind a NUL, because some
-    peers fill up with NUL. Bytes outside of the default repertoire become `%` and two hexadecimal
-    digits. So does the backslash, which would separate two values.
+    Spaces around it do not count (PS3.5 6.2, VR AE). Bytes after a NUL do not count either, because
+    some peers fill up with NUL. Bytes outside of the default repertoire become `%` and two
+    hexadecimal digits. So does the backslash, which would separate two values.
     """
     shown = (chr(byte) if 0x20 <= byte < 0x7F and byte != 0x5C else f"%{byte:02X}" for byte in title.split(b"\0")[0].strip(b" "))
     return "".join(shown)[:_TITLE_BYTES].strip()
 
 
 def decode_request(encoded: bytes) -> Request:
-    """An A-ASSOCIATE-RQ, all its bytes. Raises Malformed."""
+    """Return an A-ASSOCIATE-RQ, decoded from all its bytes. Raises Malformed."""
     titles(encoded)
     _, _, version, called, calling = _FIXED.unpack_from(encoded)
     items = _items(encoded)
@@ -105,7 +106,7 @@ def decode_request(encoded: bytes) -> Request:
 
 
 def decode_acceptance(encoded: bytes) -> tuple[tuple[Answered, ...], int]:
-    """The contexts of an A-ASSOCIATE-AC, and the largest PDU that the peer takes, 0: any.
+    """Return the contexts of an A-ASSOCIATE-AC, and the largest PDU that the peer takes, 0: any.
 
     Raises Malformed.
     """
@@ -115,7 +116,10 @@ def decode_acceptance(encoded: bytes) -> tuple[tuple[Answered, ...], int]:
 
 
 def decode_rejection(encoded: bytes) -> tuple[int, int, int]:
-    """Result, source and reason of an A-ASSOCIATE-RJ (PS3.8 Table 9-21). Raises Malformed."""
+    """Return result, source and reason of an A-ASSOCIATE-RJ (PS3.8 Table 9-21).
+
+    Raises Malformed.
+    """
     if len(encoded) < pdu.HEADER.size + 4:
         raise Malformed("it is shorter than its fields")
     result, source, reason = encoded[pdu.HEADER.size + 1 : pdu.HEADER.size + 4]
@@ -123,9 +127,9 @@ def decode_rejection(encoded: bytes) -> tuple[int, int, int]:
 
 
 def encode_request(calling: str, called: str, contexts: Iterable[Proposed], maximum_pdu_bytes: int, scp_of: Iterable[str] = ()) -> bytes:
-    """A-ASSOCIATE-RQ.
+    """Return an A-ASSOCIATE-RQ.
 
-    `maximum_pdu_bytes`: of a PDU that we take. `scp_of`: SOP Classes of which we are the SCP
+    `maximum_pdu_bytes`: the largest PDU that we take. `scp_of`: SOP Classes of which we are the SCP
     (PS3.7 D.3.3.4).
     """
     items = (
@@ -143,7 +147,7 @@ def encode_request(calling: str, called: str, contexts: Iterable[Proposed], maxi
 
 
 def encode_acceptance(request: Request, contexts: Iterable[Answered], maximum_pdu_bytes: int) -> bytes:
-    """A-ASSOCIATE-AC. AE Titles go back as they came (PS3.8 Table 9-17)."""
+    """Return an A-ASSOCIATE-AC. AE Titles go back as they came (PS3.8 Table 9-17)."""
     items = (
         _item(
             _ANSWERED,
@@ -174,7 +178,10 @@ def _item(kind: int, content: bytes) -> bytes:
 
 
 def _items(encoded: bytes) -> list[tuple[int, bytes]]:
-    """The items behind the fixed fields, of unknown type, too (PS3.8 9.3.1: to be ignored)."""
+    """Return the items after the fixed fields, including those of unknown type.
+
+    Items of unknown type are to be ignored (PS3.8 9.3.1).
+    """
     found = list(_siblings(encoded[_FIXED.size :]))
     inner = sum(_count(kind, content) for kind, content in found)
     if len(found) + inner > _MAXIMUM_ITEMS:
@@ -183,7 +190,7 @@ def _items(encoded: bytes) -> list[tuple[int, bytes]]:
 
 
 def _count(kind: int, content: bytes) -> int:
-    """Sub-items, counted by their headers: no object is made of any."""
+    """Count sub-items by their headers, without making an object of any."""
     at = {_PROPOSED: _CONTEXT.size, _ANSWERED: _CONTEXT.size, _USER_INFORMATION: 0}.get(kind, len(content))
     count = 0
     while at + _ITEM.size <= len(content):
@@ -193,7 +200,7 @@ def _count(kind: int, content: bytes) -> int:
 
 
 def _siblings(content: bytes) -> Iterator[tuple[int, bytes]]:
-    """Fewer bytes than an item's header at the end are padding."""
+    """Iterate over items. Fewer bytes than an item's header at the end are padding."""
     at = 0
     while at + _ITEM.size <= len(content):
         kind, length = _ITEM.unpack_from(content, at)
@@ -229,12 +236,12 @@ def _context(content: bytes) -> tuple[int, bytes]:
 
 
 def _uid(value: bytes) -> str:
-    """Some peers pad UIDs to an even length, as data sets have them (PS3.8 F.1 says not to)."""
+    """Return a UID without padding: some peers pad to an even length, which PS3.8 F.1 forbids."""
     return value.strip(b"\0 ").decode("latin-1")
 
 
 def _maximum_length(items: Iterable[tuple[int, bytes]]) -> int:
-    """As far as User Information can be followed: a sub-item that is too long ends the search."""
+    """Return the peer's maximum PDU length; a sub-item that is too long ends the search."""
     for kind, content in items:
         at = 0
         while kind == _USER_INFORMATION and at + _ITEM.size <= len(content):

@@ -20,22 +20,25 @@ _GROUP_LENGTH = struct.Struct("<HHLL")
 
 
 def encode(elements: Mapping[int, bytes]) -> bytes:
-    """Element number to value, with Command Group Length; what is empty is left out."""
+    """Return a command set of element numbers and values, with Command Group Length.
+
+    Empty values are left out.
+    """
     return with_length(b"".join([element(number, value) for number, value in sorted(elements.items())]))
 
 
 def element(number: int, value: bytes) -> bytes:
-    """One element of a command set; nothing where it is empty."""
+    """Return one element of a command set, or nothing where its value is empty."""
     return _ELEMENT.pack(0, number, len(value)) + value if value else b""
 
 
 def with_length(body: bytes) -> bytes:
-    """Elements in ascending order, behind Command Group Length."""
+    """Return the elements, in ascending order, after a Command Group Length."""
     return _GROUP_LENGTH.pack(0, 0, 4, len(body)) + body
 
 
 def decode(encoded: bytes) -> dict[int, bytes]:
-    """Element number to value. Raises ValueError."""
+    """Return the values of a command set by element number. Raises ValueError."""
     values: dict[int, bytes] = {}
     position = 0
     while position < len(encoded):
@@ -50,27 +53,30 @@ def decode(encoded: bytes) -> dict[int, bytes]:
 
 
 def us(value: int) -> bytes:
-    """Value of a US element."""
+    """Return the value of a US element."""
     return value.to_bytes(2, "little")
 
 
 def number(value: bytes | None) -> int | None:
-    """Of a US element; None: it is absent, or no US."""
+    """Return the number in a US element; None: it is absent or not a US."""
     return int.from_bytes(value, "little") if value is not None and len(value) == 2 else None
 
 
 def uid(value: str) -> bytes:
-    """Value of a UI element."""
+    """Return the value of a UI element."""
     return _padded(value.encode("latin-1"), b"\0")
 
 
 def comment(value: str) -> bytes:
-    """Value of an LO element."""
+    """Return the value of an LO element."""
     return _padded(value.encode("ascii", "replace"), b" ")
 
 
 def comment_text(value: bytes | None) -> str:
-    """Of an LO element in UTF-8 or Latin-1; what cannot be printed is `?`; empty: it is absent."""
+    """Return the text of an LO element in UTF-8 or Latin-1; empty: it is absent.
+
+    Characters that cannot be printed become `?`.
+    """
     given = (value or b"").rstrip(b"\0 ")
     try:
         found = given.decode("utf-8")
@@ -80,7 +86,7 @@ def comment_text(value: bytes | None) -> str:
 
 
 def text(value: bytes | None) -> str:
-    """Of a UI element; empty: it is absent."""
+    """Return the text of a UI element; empty: it is absent."""
     return (value or b"").rstrip(b"\0 ").decode("latin-1")
 
 

@@ -1,4 +1,4 @@
-"""Our certificate and its key, for either side of TLS, and until when certificates hold, ours and those of authorities."""
+"""Our certificate and its key, for either side of TLS, and the expiry dates of certificates."""
 
 from __future__ import annotations
 
@@ -13,8 +13,12 @@ from pathlib import Path
 from typing import Final
 
 CERTIFICATE_HAS_EXPIRED: Final = 10
-"""X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL: `ssl.SSLCertVerificationError.verify_code`, of the certificate or of one that signed it."""
-# The words that OpenSSL takes (PEM_read_bio_X509_AUX); what it may add behind a trusted one is not looked at.
+"""X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL, as in `ssl.SSLCertVerificationError.verify_code`.
+
+It concerns the certificate or one that signed it.
+"""
+# The labels that OpenSSL takes (PEM_read_bio_X509_AUX). Data that it may add after a trusted one is
+# ignored.
 _PEM_CRL: Final = re.compile("-----BEGIN X509 CRL-----([^-]*)-----END ")
 _PEM: Final = re.compile("-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----([^-]*)-----END ")
 _NO_PEM: Final = "holds no certificate in PEM"
@@ -23,7 +27,10 @@ _VERSION, _INTEGER, _UTC_TIME, _GENERALIZED_TIME = 0xA0, 0x02, 0x17, 0x18  # DER
 
 
 def load_own_certificate(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
-    """Raises OSError, also for an encrypted key: OpenSSL would ask for its password on the terminal, and wait there."""
+    """Load our certificate and its key. Raises OSError, also for an encrypted key.
+
+    OpenSSL would otherwise wait for its password on the terminal.
+    """
 
     def refuse() -> str:
         raise OSError(errno.EINVAL, "the key must not be encrypted", str(key))
@@ -32,19 +39,26 @@ def load_own_certificate(context: ssl.SSLContext, certificate: Path, key: Path |
 
 
 def expires_at(certificate: Path) -> float:
-    """Seconds since the epoch: the end of the first certificate of a PEM file, ours. Raises OSError, also where none is to be read."""
+    """Return the end of the first certificate of a PEM file, ours, in seconds since the epoch.
+
+    Raises OSError, also where no certificate can be read.
+    """
     return next(_ends(certificate))
 
 
 def all_expire_at(authorities: Path) -> list[float]:
-    """Seconds since the epoch: the end of each certificate of a PEM file, at least one. Raises OSError, also where one is unreadable."""
+    """Return the end of each certificate of a PEM file, at least one, in seconds since the epoch.
+
+    Raises OSError, also where one is unreadable.
+    """
     return list(_ends(authorities))
 
 
 def crls_expire_at(file: Path) -> list[float]:
-    """Seconds since the epoch: nextUpdate of each certificate revocation list of a PEM file, at least one; infinite where it has none.
+    """Return nextUpdate of each revocation list of a PEM file, in seconds since the epoch.
 
-    Raises OSError, also where one is unreadable.
+    There is at least one. It is infinite where a list has no nextUpdate. Raises OSError, also where
+    one is unreadable.
     """
     return list(_read(file, _PEM_CRL, _next_update, _NO_PEM_CRL))
 
@@ -66,7 +80,10 @@ def _read(file: Path, pem: re.Pattern[str], moment_of: Callable[[bytes], float],
 
 
 def _next_update(der: bytes) -> float:
-    """RFC 5280 5.1: it is optional, and an INTEGER comes first where the list has a version."""
+    """Return nextUpdate (RFC 5280 5.1), which is optional, or infinity.
+
+    An INTEGER comes first where the list has a version.
+    """
     _, at, _ = _element(der, _element(der, 0)[1])  # into CertificateList, into TBSCertList
     if der[at] == _INTEGER:
         at = _element(der, at)[2]
@@ -76,7 +93,10 @@ def _next_update(der: bytes) -> float:
 
 
 def _not_after(der: bytes) -> float:
-    """Python shows a certificate only once somebody else has shown it, so it is looked up here (RFC 5280 4.1)."""
+    """Return notAfter (RFC 5280 4.1).
+
+    Python decodes a certificate only after a peer has presented it, so it is read here.
+    """
     _, at, _ = _element(der, _element(der, 0)[1])  # into Certificate, into TBSCertificate
     if der[at] == _VERSION:
         at = _element(der, at)[2]
@@ -87,7 +107,7 @@ def _not_after(der: bytes) -> float:
 
 
 def _element(der: bytes, at: int) -> tuple[int, int, int]:
-    """The tag of the element there, where its content begins, and where it ends (X.690 8.1)."""
+    """Return the tag of the element, the start of its content, and its end (X.690 8.1)."""
     tag, size, start = der[at], der[at + 1], at + 2
     if size & 0x80:
         count = size & 0x7F
@@ -96,7 +116,10 @@ def _element(der: bytes, at: int) -> tuple[int, int, int]:
 
 
 def _moment(der: bytes, at: int) -> float:
-    """UTCTime or GeneralizedTime, as RFC 5280 4.1.2.5 has them: whole seconds, Z. Two digits of a year mean 1950 to 2049."""
+    """Return a UTCTime or GeneralizedTime of RFC 5280 4.1.2.5 (whole seconds, Z).
+
+    Two digits of a year mean 1950 to 2049.
+    """
     tag, start, end = _element(der, at)
     digits = der[start:end].decode("ascii")
     if tag == _UTC_TIME:

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 
 ASSOCIATE_RQ, ASSOCIATE_AC, ASSOCIATE_RJ, P_DATA_TF, RELEASE_RQ, RELEASE_RP, ABORT = range(1, 8)
 
-HEADER = struct.Struct(">BxL")  # type, length of what follows
-ITEM = struct.Struct(">LBB")  # of a Presentation Data Value: length from here on, context, message control header (annex E.2)
+HEADER = struct.Struct(">BxL")  # type, length of the rest
+# of a Presentation Data Value: length from here on, context, message control header (annex E.2)
+ITEM = struct.Struct(">LBB")
 ITEM_LENGTH_BYTES = 4
 IS_COMMAND, IS_LAST = 1, 2
 
@@ -19,27 +20,33 @@ _USER, _PROVIDER = 0, 2  # PS3.8 9.3.8
 
 
 def beginning(length: int, context_id: int, control: int) -> bytes:
-    """Of a P-DATA-TF PDU of one Presentation Data Value, up to its fragment; `length`: as the value's header says it."""
+    """Return a P-DATA-TF PDU of one Presentation Data Value, up to its fragment.
+
+    `length`: the length in the value's header.
+    """
     return HEADER.pack(P_DATA_TF, ITEM_LENGTH_BYTES + length) + ITEM.pack(length, context_id, control)
 
 
 def user_abort() -> bytes:
-    """A-ABORT by us who use the service."""
+    """Return an A-ABORT by the service user."""
     return struct.pack(">BxLxxBB", ABORT, 4, _USER, 0)
 
 
 def provider_abort(reason: int) -> bytes:
-    """A-ABORT by the provider, which has seen something that must not be (PS3.8 Table 9-26)."""
+    """Return an A-ABORT by the service provider after a protocol error (PS3.8 Table 9-26)."""
     return struct.pack(">BxLxxBB", ABORT, 4, _PROVIDER, reason)
 
 
 def rejection(result: int, source: int, diagnostic: int) -> bytes:
-    """A-ASSOCIATE-RJ (PS3.8 9.3.4, Table 9-21)."""
+    """Return an A-ASSOCIATE-RJ (PS3.8 9.3.4, Table 9-21)."""
     return struct.pack(">BxLxBBB", ASSOCIATE_RJ, 4, result, source, diagnostic)
 
 
 def p_data(context_id: int, content: Iterable[bytes], *, is_command: bool) -> Iterator[bytes]:
-    """P-DATA-TF PDUs of one Presentation Data Value each, header and fragment in turn; the last fragment is marked (annex E.2)."""
+    """Return P-DATA-TF PDUs of one Presentation Data Value each, header and fragment in turn.
+
+    The last fragment is marked (annex E.2).
+    """
     fragments = iter(content)
     fragment = next(fragments, b"")
     while True:
