@@ -1,4 +1,7 @@
-"""Documents leave: a lane for each destination. The stored bytes are sent as they are, and sent again as they are (promise 5)."""
+"""Delivery: documents leave through one lane for each destination.
+
+The stored bytes are sent unchanged, and a repeated delivery sends the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -17,5 +20,8 @@ DESTINATIONS: Final[Mapping[str, Callable[[str, Destination], Lane]]] = {"dicom"
 
 
 def open_lane(name: str, destination: Destination) -> Lane:
-    """The lane to one destination. Nothing is connected or created before the first document."""
+    """Return the lane to one destination.
+
+    Nothing is connected or created before the first document.
+    """
     return DESTINATIONS[destination.kind](name, destination)

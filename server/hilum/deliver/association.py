@@ -1,7 +1,8 @@
-"""Associations as a Storage SCU: negotiation, and C-STORE of bytes that are on disk or in memory already, as they are.
+"""Associations as a Storage SCU: negotiation, and C-STORE of bytes from disk or memory, unchanged.
 
-Our own message exchange on one blocking socket: a pynetdicom association looks at its socket a thousand times a second from two
-threads, which costs an idle dispatcher 7 % of a core (docs/decisions/deliver-without-threads.md).
+The message exchange is our own, on one blocking socket. A pynetdicom association looks at its
+socket a thousand times a second from two threads, which costs an idle dispatcher 7 % of a core
+(docs/decisions/deliver-without-threads.md).
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from hilum.errors import Refused, Retry
 
 Contexts = Sequence[tuple[str, str]]
 
-_LARGEST_PDU_BYTES: Final = 131_072  # ours; DCMTK takes no larger ones
-_LEAST_PDU_BYTES: Final = 128  # who says less means something else
+_LARGEST_PDU_BYTES: Final = 131_072  # our own maximum; DCMTK takes no larger ones
+_LEAST_PDU_BYTES: Final = 128  # a smaller value is taken for a mistake of the peer
 _LAST_MESSAGE_ID: Final = 65_535
 _RELEASE_SECONDS: Final = 5.0
 
-# PS3.8 Table 9-21: (source, reason) of an A-ASSOCIATE-RJ, and what a person can do about it.
+# PS3.8 Table 9-21: (source, reason) of an A-ASSOCIATE-RJ, and the remedy.
 _REJECTIONS: Final[Mapping[tuple[int, int], str]] = {
     (1, 2): "it does not know the Application Context; is this a DICOM port?",
     (1, 3): "it does not know our AE Title {calling}; register {calling} there",
@@ -45,7 +46,7 @@ _REJECTIONS: Final[Mapping[tuple[int, int], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The other side, and how long it may take for each message."""
+    """The receiver of an association, and the time limit for each message."""
 
     host: str
     port: int
@@ -55,13 +56,16 @@ class Peer:
     tls: Tls | None = None
 
     def __str__(self) -> str:
-        """AET@host:port, as `hilum send --to` takes it."""
+        """Return AET@host:port, as `hilum send --to` takes it."""
         return f"{self.called_ae_title}@{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A data set to send: what it is, and a stream that stands at its first byte. Its length is even (PS3.5 7.1.1)."""
+    """A data set to send, with a stream that stands at its first byte.
+
+    Its length is even (PS3.5 7.1.1).
+    """
 
     sop_class_uid: str
     sop_instance_uid: str
@@ -71,7 +75,10 @@ class Outgoing:
 
 
 class Association:
-    """An established association. For one thread at a time; it ends with the first Unknown or Retry that it raises."""
+    """An established association, for one thread at a time.
+
+    It ends with the first Unknown or Retry that it raises.
+    """
 
     def __init__(self, peer: Peer, wire: Connection, contexts: tuple[Context, ...], maximum_pdu_bytes: int) -> None:
         self.peer, self.contexts = peer, contexts
@@ -81,14 +88,14 @@ class Association:
 
     @property
     def is_established(self) -> bool:
-        """Whether it may be used: the receiver has not released or aborted it meanwhile."""
+        """Whether it may be used: the receiver has not released or aborted it."""
         if self._wire is not None and self._wire.has_spoken:
             self._hear_the_end(self._wire)
         return self._wire is not None
 
     @property
     def accepted(self) -> tuple[Context, ...]:
-        """The contexts in which something may be sent, in the order of the proposal; at least one."""
+        """The contexts in which objects may be sent, in the order of the proposal; at least one."""
         return tuple(context for context in self.contexts if context.is_accepted)
 
     def context(self, sop_class_uid: str, transfer_syntax_uid: str | None = None) -> Context | None:
@@ -97,13 +104,17 @@ class Association:
         return next((item for item in fits if transfer_syntax_uid in (None, item.transfer_syntax_uid)), None)
 
     def store(self, outgoing: Outgoing) -> None:
-        """Return when the receiver has stored it. Raises Retry, Unknown or Refused; OSError when the stream cannot be read."""
+        """Return when the receiver has stored the object.
+
+        Raises Retry, Unknown or Refused; OSError when the stream cannot be read.
+        """
         check_status(self.c_store(outgoing).status, str(self.peer))
 
     def c_store(self, outgoing: Outgoing) -> command.Response:
-        """What the receiver answers (PS3.7 9.1.1).
+        """Send a C-STORE and return the receiver's response (PS3.7 9.1.1).
 
-        Raises Refused without a presentation context, Unknown without an answer; OSError when the stream cannot be read.
+        Raises Refused without a presentation context, Unknown without a response; OSError when the
+        stream cannot be read.
         """
         context = self.context(outgoing.sop_class_uid, outgoing.transfer_syntax_uid)
         if context is None:
@@ -115,11 +126,14 @@ class Association:
         except ConnectionLost as error:
             raise Unknown(f"{self.peer} gave no answer ({error}); the same bytes are sent again") from error
         except OSError:
-            self.abort()  # in the middle of an object there is no other way out
+            self.abort()  # an object that is half sent can only be aborted
             raise
 
     def echo(self) -> int | None:
-        """C-ECHO (PS3.4 Annex A): the status; None: no answer. Verification must have been accepted."""
+        """Send a C-ECHO (PS3.4 Annex A) and return its status; None: no response.
+
+        Verification must have been accepted.
+        """
         context = self.context("1.2.840.10008.1.1")
         assert context is not None, "ask only where Verification was accepted"
         try:
@@ -128,9 +142,9 @@ class Association:
             return None
 
     def event_report(self, context: Context, command_of: Callable[[int], bytes], information: bytes) -> int | None:
-        """N-EVENT-REPORT (PS3.7 10.1.1) in an accepted context: the status; None: no answer.
+        """Send an N-EVENT-REPORT (PS3.7 10.1.1) in an accepted context and return its status.
 
-        `command_of`: the command set with this Message ID.
+        None: no response. `command_of` returns the command set with the given Message ID.
         """
         pieces = (information[begin : begin + self._room] for begin in range(0, len(information), self._room))
         try:
@@ -139,7 +153,7 @@ class Association:
             return None
 
     def release(self) -> None:
-        """A-RELEASE (PS3.8 7.2), but do not wait long for a receiver that has gone."""
+        """Release the association (PS3.8 7.2); wait only briefly for a receiver that has gone."""
         if self._wire is None:
             return
         with contextlib.suppress(ConnectionLost):
@@ -150,7 +164,11 @@ class Association:
         self._drop()
 
     def abort(self) -> None:
-        """A-ABORT: an answer may still be on its way, and it must not be taken for the answer to the next document."""
+        """Abort the association.
+
+        A response may still be on its way. It must not be taken for the response to the next
+        document.
+        """
         if self._wire is not None:
             with contextlib.suppress(ConnectionLost):
                 self._wire.send([pdu.user_abort()])
@@ -161,11 +179,17 @@ class Association:
         return self._message_id
 
     def _exchange(self, context_id: int, request: int, command_set: bytes, data_set: Iterator[bytes]) -> int:
-        """One message and the status of its response. Raises ConnectionLost, and then the association is over."""
+        """Send one message and return the status of its response.
+
+        Raises ConnectionLost, and then the association is over.
+        """
         return self._ask(context_id, request, command_set, data_set).status
 
     def _ask(self, context_id: int, request: int, command_set: bytes, data_set: Iterator[bytes]) -> command.Response:
-        """One message and its response. Raises ConnectionLost, and then the association is over."""
+        """Send one message and return its response.
+
+        Raises ConnectionLost, and then the association is over.
+        """
         if self._wire is None:
             raise ConnectionLost("the association is over")
         try:
@@ -176,7 +200,10 @@ class Association:
             raise ConnectionLost(str(error)) from error
 
     def _hear_the_end(self, wire: Connection) -> None:
-        """On an idle association a receiver speaks only to end it; a release is answered (PS3.8 7.2.2)."""
+        """Read the PDU that ends an idle association; a release gets its response (PS3.8 7.2.2).
+
+        A receiver sends on an idle association only to end it.
+        """
         with contextlib.suppress(ConnectionLost):
             if wire.receive(_RELEASE_SECONDS)[0] == pdu.RELEASE_RQ:
                 wire.send([pdu.RELEASED])
@@ -202,7 +229,10 @@ def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _fragments(outgoing: Outgoing, room: int) -> Iterator[bytes]:
-    """The data set in pieces of a PDU. Raises OSError where the file has become shorter meanwhile."""
+    """Return the data set in fragments of one PDU.
+
+    Raises OSError where the file has become shorter meanwhile.
+    """
     left = outgoing.size
     while left > 0:
         fragment = outgoing.data_set.read(min(room, left))
@@ -213,7 +243,7 @@ def _fragments(outgoing: Outgoing, room: int) -> Iterator[bytes]:
 
 
 def _response(wire: Connection) -> bytes:
-    """The command set of the next message. Raises ConnectionLost."""
+    """Return the command set of the next message. Raises ConnectionLost."""
     found = b""
     while True:
         kind, whole = wire.receive()
@@ -226,10 +256,13 @@ def _response(wire: Connection) -> bytes:
 
 
 def associate(peer: Peer, contexts: Contexts, scp_of: Sequence[str] = ()) -> Association:
-    """An established association that accepts at least one of the contexts (SOP Class UID, Transfer Syntax UID).
+    """Return an established association that accepts at least one of the contexts.
 
-    `scp_of`: SOP Classes of which we are the SCP; we are the SCU of the others (PS3.7 D.3.3.4).
-    Raises Retry (an outage) when nobody answers or the association is rejected, Refused when no context is accepted.
+    A context is (SOP Class UID, Transfer Syntax UID). `scp_of`: SOP Classes of which we are the
+    SCP; we are the SCU of the others (PS3.7 D.3.3.4).
+
+    Raises Retry (an outage) when there is no response or the association is rejected, Refused when
+    no context is accepted.
     """
     wire = Connection(_connected(peer), peer.timeout_seconds)
     try:
@@ -265,7 +298,7 @@ def _answer(kind: int, whole: bytes, peer: Peer, contexts: Contexts) -> tuple[tu
         if kind == pdu.ASSOCIATE_RJ:
             detail = _rejection(negotiation.rejection(whole), peer)
             raise Retry(f"{peer} rejected the association: {detail}", is_outage=True)
-    except Malformed as error:  # it is there, and speaks DICOM: no outage
+    except Malformed as error:  # it is reachable and speaks DICOM: no outage
         name = "A-ASSOCIATE-AC" if kind == pdu.ASSOCIATE_AC else "A-ASSOCIATE-RJ"
         raise Retry(f"{peer} answered with an {name} that cannot be read ({error}); ask its vendor") from error
     raise ConnectionLost("it aborted the association" if kind == pdu.ABORT else "it answers with something that is no DICOM")
@@ -277,7 +310,11 @@ def _nobody(peer: Peer, what: str, tls: str = "") -> Retry:
 
 
 def refusal(association: Association, sop_class_uid: str) -> Refused:
-    """The most frequent refusal of a PACS, with the remedy. Result 4 is about the Transfer Syntax (PS3.8 Table 9-18)."""
+    """Return the Refused of a SOP Class without an accepted context, with the remedy.
+
+    It is the most frequent refusal of a PACS. Result 4 is about the Transfer Syntax (PS3.8 Table
+    9-18).
+    """
     peer, rejected = association.peer, [item for item in association.contexts if not item.is_accepted]
     context = next((item for item in rejected if item.sop_class_uid == sop_class_uid), None)
     what = f"{UID(sop_class_uid).name} ({sop_class_uid})"

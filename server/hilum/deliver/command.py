@@ -1,4 +1,4 @@
-"""The requests of a Storage SCU, and what their responses say (PS3.7 9.3.1, 9.3.5)."""
+"""The requests of a Storage SCU, and the contents of their responses (PS3.7 9.3.1, 9.3.5)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _VERIFICATION: Final = "1.2.840.10008.1.1"
 
 
 class NotTheAnswer(Exception):
-    """What came is the response to another request, or none at all."""
+    """The message is the response to another request, or not a response."""
 
 
 def store_request(message_id: int, sop_class_uid: str, sop_instance_uid: str) -> bytes:
-    """C-STORE-RQ (PS3.7 Table 9.3-1)."""
+    """Return a C-STORE-RQ (PS3.7 Table 9.3-1)."""
     return command_set.encode(
         {
             command_set.AFFECTED_SOP_CLASS_UID: uid(sop_class_uid),
@@ -31,7 +31,7 @@ def store_request(message_id: int, sop_class_uid: str, sop_instance_uid: str) ->
 
 
 def echo_request(message_id: int) -> bytes:
-    """C-ECHO-RQ (PS3.7 Table 9.3-12)."""
+    """Return a C-ECHO-RQ (PS3.7 Table 9.3-12)."""
     return command_set.encode(
         {
             command_set.AFFECTED_SOP_CLASS_UID: uid(_VERIFICATION),
@@ -44,9 +44,10 @@ def echo_request(message_id: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a receiver answers: Status (0000,0900) and Error Comment (0000,0902), empty where there is none.
+    """A response: Status (0000,0900) and Error Comment (0000,0902), empty where there is none.
 
-    A comment may name a patient: it is for the terminal of the person who sends, and stands in no log and no row.
+    A comment may name a patient. It is for the terminal of the person that sends, and stands in no
+    log and no row.
     """
 
     status: int
@@ -54,7 +55,7 @@ class Response:
 
 
 def response_of(encoded: bytes, request: int, message_id: int) -> Response:
-    """The response to this request. Raises NotTheAnswer."""
+    """Return the response to this request. Raises NotTheAnswer."""
     try:
         elements = command_set.decode(encoded)
     except ValueError as error:

@@ -16,18 +16,22 @@ from hilum.deliver.tls import is_of_our_end, words
 from hilum.dimse import pdu
 
 _HEADER_BYTES: Final = pdu.HEADER.size
-_MAXIMUM_PDU_BYTES: Final = 1 << 20  # of an answer; the largest honest one is an A-ASSOCIATE-AC with 128 contexts
+# of a response; the largest valid one is an A-ASSOCIATE-AC with 128 contexts
+_MAXIMUM_PDU_BYTES: Final = 1 << 20
 _READ_BYTES: Final = 65_536
 _TLS_ALERT: Final = b"\x15\x03"  # RFC 8446 5.1; PDU types end at 7
 _BUFFERS: Final = 256  # of one sendmsg; Linux takes 1024
 
 
 class ConnectionLost(Exception):
-    """The other side is gone, silent, or does not speak DICOM; the text says which."""
+    """The peer is gone, silent, or does not speak DICOM; the text names the case."""
 
 
 class Connection:
-    """For one thread at a time. After ConnectionLost nothing but `close` makes sense."""
+    """A socket that exchanges whole PDUs, for one thread at a time.
+
+    After ConnectionLost only `close` may be called.
+    """
 
     def __init__(self, connected: socket.socket, timeout_seconds: float) -> None:
         self._socket = connected
@@ -36,7 +40,10 @@ class Connection:
         self._has_ended = False
 
     def send(self, buffers: Iterable[bytes]) -> None:
-        """Everything in order; each call into the kernel may take the time limit. Raises ConnectionLost."""
+        """Send the buffers in order. Raises ConnectionLost.
+
+        Each call into the kernel may take the time limit.
+        """
         self._socket.settimeout(self._timeout)
         rest = iter(buffers)
         try:
@@ -56,7 +63,7 @@ class Connection:
             self._socket.sendall(memoryview(b"".join(group))[sent:])
 
     def receive(self, seconds: float | None = None) -> tuple[int, bytes]:
-        """The next PDU: its type, and all its bytes. Raises ConnectionLost."""
+        """Return the next PDU: its type, and all its bytes. Raises ConnectionLost."""
         limit = self._timeout if seconds is None else seconds
         deadline = time.monotonic() + limit
         self._fill(_HEADER_BYTES, deadline, limit)
@@ -85,10 +92,11 @@ class Connection:
             self._unread += more
 
     def _acknowledge_without_delay(self) -> None:
-        """TCP_QUICKACK, each time again because the kernel forgets it.
+        """Set TCP_QUICKACK, before each read because the kernel forgets it.
 
-        DCMTK and Orthanc write the header of a response and its body apart, and their kernel holds the body back until ours acknowledges
-        the header, which it would do after 40 ms: a document then takes 48 ms instead of 4.
+        DCMTK and Orthanc write the header of a response and its body apart. Their kernel holds the
+        body back until ours acknowledges the header, which by default takes 40 ms. A document then
+        takes 48 ms instead of 4.
         """
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
 
@@ -109,7 +117,7 @@ class Connection:
         return True
 
     def close(self) -> None:
-        """Without a word."""
+        """Close the socket without a message to the peer."""
         self._socket.close()
 
 
@@ -117,13 +125,17 @@ def _lost(error: OSError) -> ConnectionLost:
     if isinstance(error, ssl.SSLError) and is_of_our_end(error):
         return ConnectionLost(f"it ended TLS: {words(error)}; renew certificate_file")
     if isinstance(error, ssl.SSLError):
-        # In TLS 1.3 a receiver that wants our certificate says so after our side has finished (RFC 8446 4.4.2.4).
+        # In TLS 1.3 the alert of a receiver that wants our certificate comes after our side has
+        # finished (RFC 8446 4.4.2.4).
         return ConnectionLost(f"it ended TLS: {words(error)}; give certificate_file and key_file, and have our certificate trusted there")
     return ConnectionLost(f"connection lost: {error.strerror}")
 
 
 def pdvs(p_data: bytes) -> Iterator[tuple[bool, bool, bytes]]:
-    """The PDVs of a P-DATA-TF PDU: is it of a command, is it the last, and the fragment. Raises ConnectionLost."""
+    """Return the PDVs of a P-DATA-TF PDU. Raises ConnectionLost.
+
+    Each is: whether it is of a command, whether it is the last, and the fragment.
+    """
     at = _HEADER_BYTES
     while at < len(p_data):
         size = int.from_bytes(p_data[at : at + pdu.ITEM_LENGTH_BYTES], "big")

@@ -1,4 +1,7 @@
-"""A PACS as destination: C-STORE over one association that is kept for the next document and released when idle."""
+"""A PACS as destination: C-STORE over one association, kept for the next document.
+
+The association is released when idle.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +19,26 @@ from hilum.domain import SR_LADDER, Document, SrClass
 from hilum.errors import Refused
 from hilum.settings import Destination
 
-_META_START: Final = 128 + 4 + 12  # preamble, DICM, and the element that holds the length of what follows
+_META_START: Final = 128 + 4 + 12  # preamble, DICM, and the element with the length of the rest
 _SR_CLASSES: Final = frozenset(item.sop_class_uid for item in SR_LADDER)
 
 
 def peer_of(destination: Destination) -> Peer:
-    """The other side, as the settings describe it."""
+    """Return the receiver as the settings describe it."""
     titles = destination.ae_title, destination.calling_ae_title
     return Peer(destination.host, destination.port, *titles, destination.timeout_seconds, tls_of(destination))
 
 
 def ladder_of(destination: Destination) -> tuple[SrClass, ...]:
-    """The SR classes that may go there, the richest first."""
+    """Return the SR classes that may go there, the richest first."""
     return tuple(item for item in SR_LADDER if item.name in destination.sr_classes)
 
 
 class DicomLane:
-    """One association at a time, for the SR classes of the destination and whatever else goes there; released when idle."""
+    """The lane to a PACS: one association at a time, released when idle.
+
+    It serves the SR classes of the destination and the other classes sent there.
+    """
 
     def __init__(self, name: str, destination: Destination) -> None:
         self._name = name
@@ -48,7 +54,7 @@ class DicomLane:
         self._used_at = 0.0
 
     def deliver(self, document: Document) -> None:
-        """Return when the receiver has answered with success or a warning (see `Lane.deliver`)."""
+        """Return when the receiver has responded with success or a warning (see `Lane.deliver`)."""
         if document.sop_class_uid is None:
             raise Refused("not_a_dicom_object", f"{document.kind} is no DICOM object; send it to a folder")
         with self._lock:
@@ -72,13 +78,16 @@ class DicomLane:
             raise ClassRefused(self._instead(sop_class_uid, lower), lower) if lower else refusal(association, sop_class_uid)
         try:
             association.store(outgoing)
-        except Refused as error:  # accepted in the negotiation, and refused all the same (0x0122)
+        except Refused as error:  # accepted in the negotiation, but refused (0x0122)
             if lower is None or error.reason != "sop_class_refused":
                 raise
             raise ClassRefused(self._instead(sop_class_uid, lower), lower) from error
 
     def _below(self, sop_class_uid: str) -> tuple[SrClass, ...]:
-        """The classes of this destination into which a report of this class can be turned, the richest first."""
+        """Return the classes that a report of this class can be turned into, the richest first.
+
+        Only classes of this destination count.
+        """
         ladder = [item.sop_class_uid for item in SR_LADDER]
         if sop_class_uid not in ladder:
             return ()
@@ -88,17 +97,21 @@ class DicomLane:
         return f"{self._peer} does not take {UID(sop_class_uid).name}; the report goes as {UID(lower.sop_class_uid).name}"
 
     def _established(self, sop_class_uid: str) -> Association:
-        """The open association if it serves this class and the receiver has not ended it meanwhile; else a new one."""
+        """Return the open association if it serves this class and has not ended, else a new one."""
         wanted = self._contexts(sop_class_uid)
         if self._association is None or not self._association.is_established or self._proposed != wanted:
             self._release()
-            # No more is proposed than may be sent: some receivers reject associations that propose more than they know.
+            # Only classes that may be sent are proposed: some receivers reject associations that
+            # propose unknown ones.
             self._association = associate(self._peer, [(uid, ExplicitVRLittleEndian) for uid in wanted])
             self._proposed = wanted
         return self._association
 
     def _contexts(self, sop_class_uid: str) -> tuple[str, ...]:
-        """The SOP Classes to propose together, the same for the next document: which SR class is accepted decides what goes there."""
+        """Return the SOP Classes to propose together, the same for the next document.
+
+        The SR class that is accepted decides the class that is sent.
+        """
         if sop_class_uid not in _SR_CLASSES:
             self._others = tuple(dict.fromkeys([*self._others, sop_class_uid]))
         reports = [item.sop_class_uid for item in self._ladder] if self._takes_reports or sop_class_uid in _SR_CLASSES else []
@@ -109,14 +122,19 @@ class DicomLane:
             return
         timer = threading.Timer(seconds, self._release_if_idle)
         timer.name, timer.daemon = f"idle-{self._name}", True
-        timer.start()  # raises where the machine has no thread left; then the next document tries again
+        # raises where the machine has no thread left; then the next document tries again
+        timer.start()
         self._timer = timer
 
     def _release_if_idle(self) -> None:
-        """In the timer's thread. A timer for each document would be a thread for each: one looks when the last document was."""
+        """Release the association if it is idle; runs in the timer's thread.
+
+        A timer for each document would be a thread for each, so one timer checks the time of the
+        last document.
+        """
         with self._lock:
             if self._timer is not threading.current_thread():
-                return  # the lane was closed while this one waited for the lock
+                return  # the lane was closed while this thread waited for the lock
             self._timer = None
             left = self._used_at + self._idle_seconds - time.monotonic()
             if left > 0:
@@ -136,7 +154,10 @@ class DicomLane:
 
 
 def _outgoing(document: Document) -> Outgoing:
-    """The data set of a stored document: what follows its File Meta Information, whose first element is its length (PS3.10 7.1)."""
+    """Return the data set of a stored document, without its File Meta Information.
+
+    The first element of the File Meta Information is its length (PS3.10 7.1).
+    """
     content = document.content
     start = _META_START + int.from_bytes(content[_META_START - 4 : _META_START], "little")
     stream = BytesIO(content)

@@ -18,7 +18,10 @@ _UNSAFE: Final = re.compile(r"[^0-9A-Za-z._@-]")
 
 
 class FolderLane:
-    """Writes beside the target, syncs, renames. The last part of the path is created when it is missing, its parents are not."""
+    """The lane to a folder: it writes beside the target, syncs, renames.
+
+    The last part of the path is created when it is missing, its parents are not.
+    """
 
     def __init__(self, name: str, destination: Destination) -> None:
         assert destination.path is not None, "settings refuse a folder destination without path"
@@ -43,11 +46,14 @@ class FolderLane:
         return kind(f"{self._folder}: {error.strerror}; {advice}", is_outage=True)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Do nothing: nothing is held open."""
 
 
 def file_name(document: Document) -> str:
-    """A DICOM object is called by its UID, JSON by study, release and revision: the same document always by the same name."""
+    """Return the file name of a document: the same document always has the same name.
+
+    A DICOM object is named by its UID, JSON by study, release and revision.
+    """
     if document.sop_instance_uid is not None:
         return f"{document.sop_instance_uid}.dcm"
     content = json.loads(document.content)
@@ -57,9 +63,10 @@ def file_name(document: Document) -> str:
 
 
 def _holds(folder: int, name: str, content: bytes) -> bool:
-    """Whether the document lies there already. Other bytes under its name are somebody's work, and are not overwritten.
+    """Return whether the folder has the document. Raises Refused for other bytes under its name.
 
-    A link under its name is not followed: another account may have put it there.
+    Other bytes are somebody's work, and are not overwritten. A link under its name is not followed:
+    another account may have put it there.
     """
     if not beneath.exists(folder, name):
         return False
@@ -76,7 +83,7 @@ def _holds(folder: int, name: str, content: bytes) -> bool:
 
 def _write(folder: int, name: str, content: bytes) -> None:
     part = f".{name}.part"
-    beneath.remove(folder, part)  # what a crash left, or another account put there
+    beneath.remove(folder, part)  # left by a crash, or put there by another account
     beneath.write(folder, part, content, is_durable=True)
     os.rename(part, name, src_dir_fd=folder, dst_dir_fd=folder)
-    os.fsync(folder)  # the name, too, has to survive a power cut
+    os.fsync(folder)  # the name has to survive a power cut as well

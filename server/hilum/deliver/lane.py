@@ -1,4 +1,4 @@
-"""What a lane is, and how a delivery can end."""
+"""The interface of a lane, and the ways in which a delivery can end."""
 
 from __future__ import annotations
 
@@ -9,15 +9,24 @@ from hilum.errors import Refused, Retry
 
 
 class Unknown(Retry):
-    """Sent, and no answer came: the receiver may have the document. It gets the same bytes again, which it can recognise."""
+    """The document was sent, and no response came: the receiver may have it.
+
+    The next attempt sends the same bytes, which the receiver can recognise.
+    """
 
 
 class Busy(Retry):
-    """The receiver is there and says that it cannot store the document now: its disk may be full, or it is the document's own matter."""
+    """The receiver is reachable and cannot store the document now.
+
+    Its disk may be full, or the cause is the document itself.
+    """
 
 
 class ClassRefused(Refused):
-    """The receiver refuses the document's SOP Class, but takes the same report in `accepted`, a class further down the ladder."""
+    """The receiver refuses the document's SOP Class, but takes the same report in another one.
+
+    `accepted` is that class, further down the ladder.
+    """
 
     def __init__(self, detail: str, accepted: SrClass) -> None:
         super().__init__("sop_class_refused", detail)
@@ -25,15 +34,15 @@ class ClassRefused(Refused):
 
 
 class Lane(Protocol):
-    """The way to one destination. One owner at a time; not for several threads at once."""
+    """The way to one destination, with one owner and one thread at a time."""
 
     def deliver(self, document: Document) -> None:
         """Return when the destination has the document.
 
-        Idempotent: the same document again is the same bytes under the same UID. Raises Retry (later; `is_outage` when nothing can be
-        said against the document), Unknown and Busy (both a Retry), ClassRefused, or another Refused (never by
-        itself; `detail` says what a person can do).
+        Idempotent: the same document again is the same bytes under the same UID. Raises Retry
+        (later; `is_outage` when the document is not the cause), Unknown and Busy (both a Retry),
+        ClassRefused, or another Refused (never again by itself; `detail` contains the remedy).
         """
 
     def close(self) -> None:
-        """Give back what is held open; may be called twice."""
+        """Close open connections and files; may be called twice."""

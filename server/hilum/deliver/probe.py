@@ -1,4 +1,7 @@
-"""Ask a destination what it would accept, before the first study: C-ECHO, and the SR classes and Transfer Syntaxes of one negotiation."""
+"""A test of a destination before the first study: C-ECHO and one negotiation.
+
+The negotiation covers the SR classes and Transfer Syntaxes.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from hilum.errors import Refused, Retry
 from hilum.settings import Destination
 
 _SR_CLASSES: Final = tuple(item.sop_class_uid for item in SR_LADDER)
-# What is sent is Explicit VR. The other one tells an administrator whether it is the class or the syntax that is missing there.
+# Objects are sent in Explicit VR. The other syntax shows an administrator whether the class or the
+# syntax is missing there.
 _SYNTAXES: Final = (ExplicitVRLittleEndian, ImplicitVRLittleEndian)
 _SECOND_TRY_SECONDS: Final = 0.5
 
@@ -36,7 +40,11 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What a destination said. `is_ok`: reports can go there; `sr_class`: as what; `detail`: what was found, and what to change."""
+    """The outcome of a test of a destination.
+
+    `is_ok`: reports can go there. `sr_class`: the class in which they go. `detail`: the findings,
+    and the remedy.
+    """
 
     destination: str
     address: str
@@ -48,7 +56,7 @@ class Probe:
 
 
 def probe(name: str, destination: Destination) -> Probe:
-    """Look, and leave nothing behind: no object is sent. Never raises; what went wrong is in `detail`."""
+    """Test a destination without sending an object. Never raises; a failure is in `detail`."""
     if destination.kind == "sender":
         detail = f"back to {', '.join(destination.ports)}: where that is, is known when a study has come"
         return Probe(name, destination.address, is_ok=True, detail=detail)
@@ -85,7 +93,11 @@ def _probe_dicom(name: str, destination: Destination) -> Probe:
 
 
 def _associate(peer: Peer, contexts: Contexts) -> Association:
-    """Ask twice before saying that nobody answers: a receiver that rejects and closes at once can reset the connection unread."""
+    """Return an association, after a second attempt if the first one failed.
+
+    A receiver that rejects and closes at once can reset the connection before its rejection is
+    read.
+    """
     try:
         return associate(peer, contexts)
     except Retry:
@@ -94,7 +106,7 @@ def _associate(peer: Peer, contexts: Contexts) -> Association:
 
 
 def _contexts(association: Association) -> tuple[Accepted, ...]:
-    """In the order of the proposal."""
+    """Return the contexts in the order of the proposal."""
     return tuple(
         _accepted(UID(item.sop_class_uid), UID(item.transfer_syntax_uid), is_accepted=item.is_accepted) for item in association.contexts
     )
@@ -105,7 +117,7 @@ def _accepted(sop_class_uid: UID, syntax: UID, *, is_accepted: bool) -> Accepted
 
 
 def _echo(association: Association) -> str:
-    """What came of C-ECHO (PS3.4 Annex A); reports do not depend on it."""
+    """Return the result of C-ECHO (PS3.4 Annex A); reports do not depend on it."""
     if association.context(Verification) is None:
         return "not accepted"
     status = association.echo()
@@ -115,7 +127,7 @@ def _echo(association: Association) -> str:
 
 
 def _problems(destination: Destination, chosen: SrClass | None, sendable: set[str], contexts: tuple[Accepted, ...]) -> Iterator[str]:
-    """What a person can do about a destination that answers, but does not take all that it shall get."""
+    """Return remedies for a destination that responds, but does not take all of its documents."""
     if "sr" in destination.documents and chosen is None:
         yield _no_report(destination.calling_ae_title, [uid for uid in _SR_CLASSES if uid in sendable], contexts)
     if "heatmap" in destination.documents and SecondaryCaptureImageStorage not in sendable:

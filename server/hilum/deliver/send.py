@@ -1,4 +1,7 @@
-"""Send files as a modality would: `hilum send`. Every file ends with a state; a file that is no DICOM is reported, not fatal."""
+"""Files sent as a modality would send them: `hilum send`.
+
+Every file ends with a state. A file that is not DICOM is reported, and the others are sent.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ from hilum.deliver.statuses import STORED_BEFORE, cause, is_stored
 from hilum.deliver.tls import Tls
 from hilum.errors import Refused, Retry
 
-_MAXIMUM_CONTEXTS: Final = 128  # PS3.8 9.3.2.2: Presentation Context IDs are the odd numbers from 1 to 255
+# PS3.8 9.3.2.2: Presentation Context IDs are the odd numbers from 1 to 255
+_MAXIMUM_CONTEXTS: Final = 128
 
 
 class FileState(StrEnum):
@@ -34,9 +38,10 @@ class FileState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SentFile:
-    """One file and what became of it.
+    """One file and the outcome of its sending.
 
-    `detail` says what to do unless it was sent; of one that was sent, the receiver's warning. `status` of C-STORE; None: no answer.
+    `detail` contains the remedy, or the receiver's warning where the file was sent. `status` of
+    C-STORE; None: no response.
     """
 
     path: Path
@@ -47,7 +52,10 @@ class SentFile:
 
 @dataclass(frozen=True, slots=True)
 class SendReport:
-    """All files in the order in which they were given. `is_ok`: there were some, and each was sent or is no DICOM object."""
+    """All files in the order in which they were given.
+
+    `is_ok`: there were some, and each was sent or is no DICOM object.
+    """
 
     files: tuple[SentFile, ...]
     sent_bytes: int
@@ -91,9 +99,10 @@ def send(
     timeout_seconds: float = 30.0,
     tls: Tls | None = None,
 ) -> SendReport:
-    """Send files, and all files below folders, each in its own SOP Class and Transfer Syntax and byte for byte.
+    """Send files, and all files below folders, each in its own classes and byte for byte.
 
-    `progress(file, done, total)` is called after each file. Nothing is raised for a file: see its state in the report.
+    `progress(file, done, total)` is called after each file. No file raises an error: see its state
+    in the report.
     """
     peer = Peer(host, port, called_ae_title, calling_ae_title, timeout_seconds, tls)
     started = time.monotonic()
@@ -117,7 +126,7 @@ def send(
 
 
 def _files(paths: Iterable[Path]) -> list[Path]:
-    """Each file once, in a stable order."""
+    """Return each file once, in a stable order."""
     found = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path]) if not file.is_dir()]
     return list(dict.fromkeys(found))
 
@@ -141,7 +150,7 @@ def _inspect(path: Path) -> _Object | SentFile:
 
 
 def _groups(objects: Sequence[_Object]) -> Iterator[list[_Object]]:
-    """Files that one association can propose contexts for; nearly always all of them."""
+    """Return groups of files whose contexts fit one association; nearly always one group."""
     group: list[_Object] = []
     contexts: set[tuple[str, str]] = set()
     for item in objects:
@@ -155,7 +164,10 @@ def _groups(objects: Sequence[_Object]) -> Iterator[list[_Object]]:
 
 
 def _send_group(group: Sequence[_Object], peer: Peer) -> Iterator[SentFile]:
-    """One association; after it broke, another one for the rest. A receiver that cannot be reached ends the whole group."""
+    """Send a group over one association, and over a new one after it broke.
+
+    A receiver that cannot be reached ends the whole group.
+    """
     contexts = list(dict.fromkeys(item.context for item in group))
     association: Association | None = None
     for number, item in enumerate(group):
@@ -190,7 +202,10 @@ def _store(association: Association, item: _Object) -> Response:
 
 
 def _answered(item: _Object, response: Response, peer: Peer) -> SentFile:
-    """The receiver's words come first: it alone knows why. They go to a terminal and into no log."""
+    """Return the outcome of a response, with the receiver's comment first.
+
+    The receiver alone knows the cause. Its comment goes to a terminal and into no log.
+    """
     status, said = response.status, f': "{response.comment}"' if response.comment else ""
     if is_stored(status):
         words = "not stored again, it has this SOP Instance UID:" if status == STORED_BEFORE else "stored, with the warning"

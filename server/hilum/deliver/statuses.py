@@ -1,4 +1,7 @@
-"""What a C-STORE status means for a document. Error Comment is not repeated: what a receiver writes there may name a patient."""
+"""The meaning of a C-STORE status for a document.
+
+The Error Comment is not repeated, because a receiver may name a patient in it.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,15 @@ from hilum.errors import Refused, Retry
 
 # PS3.7 Annex C.4.2, C.4.3, C.5; PS3.4 Table B.2-1. A warning is a success: the object is stored.
 _STORED: Final = frozenset({0x0000, 0x0001, 0x0107, 0x0116})
-# Duplicate SOP Instance: our UID stands for these bytes alone, so the receiver has them, from a try whose answer was lost.
+# Duplicate SOP Instance: our UID stands for these bytes alone. So the receiver has them from an
+# attempt whose response was lost.
 STORED_BEFORE: Final = 0x0111
 _LATER: Final[Sequence[tuple[range, str]]] = (
     (range(0xA700, 0xA800), "it is out of resources; its disk may be full"),
     (range(0xFE00, 0xFE01), "it cancelled the operation"),
     (range(0x0213, 0x0214), "it is short of resources"),
 )
-# Status, reason, what it says of any object, and what a person can do about a document.
+# Status, reason, its meaning for any object, and the remedy for a document.
 _NEVER: Final[Sequence[tuple[range, str, str, str]]] = (
     (range(0xA900, 0xAA00), "data_set_refused", "the data set does not match its SOP Class there", "ask its vendor, with the document"),
     (range(0xC000, 0xD000), "data_set_refused", "it cannot understand the data set", "see its log, and whether it takes SR of this kind"),
@@ -29,19 +33,22 @@ _NEVER: Final[Sequence[tuple[range, str, str, str]]] = (
 
 
 def is_stored(status: int) -> bool:
-    """Whether the receiver has the object, perhaps with a warning, perhaps from a try before."""
+    """Whether the receiver has the object, perhaps with a warning or from an earlier attempt."""
     return status in _STORED or status == STORED_BEFORE or 0xB000 <= status <= 0xBFFF
 
 
 def cause(status: int) -> tuple[str, bool]:
-    """What a failure says of any object, and whether it will be the same the next time."""
+    """Return the meaning of a failure for any object, and whether it is final."""
     never = next((what for codes, _, what, _ in _NEVER if status in codes), None)
     later = next((what for codes, what in _LATER if status in codes), "its log may say why")
     return never or later, never is not None
 
 
 def check_status(status: int, peer: str) -> None:
-    """Return when the object is stored. Raises Retry or Refused; a failure that the standard does not name is tried again."""
+    """Return when the object is stored. Raises Retry or Refused.
+
+    A failure that the standard does not name is tried again.
+    """
     if is_stored(status):
         return
     for codes, reason, what, advice in _NEVER:

@@ -1,4 +1,4 @@
-"""TLS to a receiver (PS3.15 Annex B): the context, the handshake, and in words why it failed."""
+"""TLS to a receiver (PS3.15 Annex B): the context, the handshake, and failures in words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hilum.settings import CommitmentPeer, Destination
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Whom we trust, who we are, and the name that must stand in the receiver's certificate."""
+    """The trusted authorities, our certificate, and the name in the receiver's certificate."""
 
     ca_file: Path | None
     certificate_file: Path | None
@@ -22,7 +22,10 @@ class Tls:
     server_name: str
 
     def context(self) -> ssl.SSLContext:
-        """Read from the files for each association, so that a renewed certificate needs no restart. Raises Retry (an outage)."""
+        """Return a context from the files. Raises Retry (an outage).
+
+        The files are read for each association, so that a renewed certificate needs no restart.
+        """
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
             context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -41,7 +44,7 @@ class Tls:
 
 
 def tls_of(destination: Destination | CommitmentPeer) -> Tls | None:
-    """None: the association is not encrypted."""
+    """Return the TLS settings of a destination; None: the association is not encrypted."""
     if not destination.tls:
         return None
     name = destination.tls_server_name or destination.host
@@ -49,7 +52,10 @@ def tls_of(destination: Destination | CommitmentPeer) -> Tls | None:
 
 
 def secure(plain: socket.socket, tls: Tls, peer: str) -> ssl.SSLSocket:
-    """The connection after the handshake, which has the connection's own time limit. Raises Retry (an outage) that says why not."""
+    """Return the connection after the handshake, which has the connection's own time limit.
+
+    Raises Retry (an outage) with the cause.
+    """
     try:
         return tls.context().wrap_socket(plain, server_hostname=tls.server_name)
     except Retry:
@@ -73,10 +79,10 @@ def _why_not(error: OSError) -> str:
 
 
 def is_of_our_end(error: ssl.SSLError) -> bool:
-    """Whether the other side refuses our certificate because its time is over (RFC 8446 6.2, certificate_expired)."""
+    """Whether the peer refuses our certificate as expired (RFC 8446 6.2, certificate_expired)."""
     return "CERTIFICATE_EXPIRED" in (error.reason or "")
 
 
 def words(error: ssl.SSLError) -> str:
-    """What the other side, or the library, has to say."""
+    """Return the reason given by the peer or the TLS library."""
     return (error.reason or "no reason given").lower().replace("_", " ")
