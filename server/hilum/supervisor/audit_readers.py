@@ -1,7 +1,7 @@
-"""Threads that hand on each new row of the audit: to the log, and to the syslog collector.
+"""Threads that pass on each new row of the audit: to the log, and to the syslog collector.
 
-The rows are the queue: what a collector that is away has missed waits in the ledger. One host of
-all reads for each.
+The rows are the queue: rows that a collector has missed wait in the ledger. For each of the two,
+one host of all reads.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _log = telemetry.logger("supervisor")
 
 
 def say(rows: Sequence[Row]) -> None:
-    """A line of the log for each."""
+    """Write a line of the log for each row."""
     for row in rows:
         _log.info("audit", **{name: row[name] for name in _SAID if row[name] not in (None, "")})
 
 
 class AuditReader:
-    """One that takes rows in order.
+    """A reader that takes rows in order.
 
-    `turn` hands on all that is new, or fails and waits longer each time.
+    `turn` passes on all new rows, or fails and waits longer each time.
     """
 
     def __init__(self, cursors: AuditCursors, name: str, take: Take, clock: Callable[[], float] = time.monotonic) -> None:
@@ -49,7 +49,7 @@ class AuditReader:
         self._failures, self._not_before = 0, 0.0
 
     def turn(self) -> int:
-        """How many rows were handed on."""
+        """Pass on new rows and return their number."""
         if self._clock() < self._not_before:
             return 0
         count = 0
@@ -64,7 +64,7 @@ class AuditReader:
         return count
 
     def _rows(self) -> Sequence[Row]:
-        """None where another process reads."""
+        """Return new rows, or no rows where another process reads."""
         last = self._cursors.take(self.name, self._owner, _OWNED_SECONDS)
         return () if last is None else self._cursors.after(last)
 
@@ -76,13 +76,16 @@ class AuditReader:
             _log.warning("audit_not_handed_on", to=self.name, problem=problem, advice="the rows wait in the ledger; it is tried again")
 
     def close(self) -> None:
-        """A last turn, unless the last one failed; then another process may read."""
+        """Run `turn` once more; then another process may read.
+
+        No row is passed on while a failed attempt still waits for its next try.
+        """
         self.turn()
         self._cursors.give_back(self.name, self._owner)
 
 
 class AuditReaders:
-    """Start it once; `look` revives its thread after a bug.
+    """The readers of the audit. Start it once; `look` restarts a thread that has died.
 
     Raises ConfigurationError where the collector's files are not usable.
     """
@@ -98,7 +101,7 @@ class AuditReaders:
         self._threads: dict[str, threading.Thread] = {}
 
     def look(self) -> None:
-        """Make sure that they run, each in a thread: a collector that is away holds up no log."""
+        """Start missing threads, one for each reader: an unavailable collector delays no log."""
         for reader in self._readers:
             thread = self._threads.get(reader.name)
             if thread is None or not thread.is_alive():
@@ -110,13 +113,13 @@ class AuditReaders:
             reader.turn()
 
     def stop(self) -> None:
-        """Hand on what is there."""
+        """Stop the threads and pass on the rows that are left."""
         self._stop.set()
         for reader in self._readers:
             if (thread := self._threads.get(reader.name)) is not None:
                 thread.join(timeout=_STOP_SECONDS)
                 if thread.is_alive():
-                    continue  # a collector that hangs; its lease lapses by itself
+                    continue  # a collector that hangs; its lease expires by itself
             try:
                 reader.close()
             except SQLAlchemyError as error:

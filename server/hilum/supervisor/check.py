@@ -1,4 +1,4 @@
-"""What a check is, and what checks have in common."""
+"""The result of a check, and functions that checks share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AS_SERVER = "Do this as the user of the server, as in `sudo -u hilum hilum check
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
@@ -26,7 +26,7 @@ class Check:
 
 
 def accepts(host: str, port: int) -> bool:
-    """Whether somebody takes TCP connections there."""
+    """Return whether a program accepts TCP connections there."""
     try:
         with socket.create_connection((host, port), timeout=_CONNECT_SECONDS):
             return True
@@ -35,7 +35,7 @@ def accepts(host: str, port: int) -> bool:
 
 
 def unless_refused(name: str, checks: Iterator[Check]) -> Iterator[Check]:
-    """All of them, or up to the one that could not be looked at, and why."""
+    """Return all checks, or those up to the first that fails to run, with its cause."""
     try:
         yield from checks
     except ConfigurationError as error:

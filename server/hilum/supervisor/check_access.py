@@ -1,4 +1,7 @@
-"""Who may use what is kept: the server's user all of it, and nobody else on this machine, as it is patient data."""
+"""File permissions: the server's user may use all files, and no other account may read them.
+
+The files are patient data.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,12 @@ from hilum.wiring.watching import LISTS_FOLDER
 
 _LOOKED_AT: Final = 20_000  # of an archive of millions: the newest, within a second
 _FOLDER: Final = os.R_OK | os.W_OK | os.X_OK
-_OURS: Final = re.compile("locks|unindexed|quarantine|[0-9a-f]{2}")  # an archive may be a mount: lost+found is its file system's
+# an archive may be a mount: lost+found is its file system's
+_OURS: Final = re.compile("locks|unindexed|quarantine|[0-9a-f]{2}")
 
 
 def access(settings: Settings) -> Iterator[Check]:
-    """Of the ledger's files, the archive and the lists of a watched folder. Other accounts need none of them."""
+    """Check that other accounts cannot read the ledger's files, the archive and watch lists."""
     kept = [*ledger_files(settings.ledger_url), settings.archive_dir, settings.site.state_dir / LISTS_FOLDER]
     open_to_others = [path for path in kept if path.exists() and _is_open(path.resolve())]
     if open_to_others:
@@ -34,7 +38,7 @@ def access(settings: Settings) -> Iterator[Check]:
 
 
 def secrets(settings: Settings, file: Path | None) -> Iterator[Check]:
-    """Of the settings file, where secrets stand in it, and of keys: the server reads them, and no other account."""
+    """Check that no other account can read the keys, and the settings file if it holds secrets."""
     kept = [Path(path) for path, name in settings.own_paths.items() if name.endswith(("key_file", "token_file"))]
     if file is not None and secrets_in(file):
         kept.insert(0, file)
@@ -48,7 +52,10 @@ def secrets(settings: Settings, file: Path | None) -> Iterator[Check]:
 
 
 def _is_readable(path: Path) -> bool:
-    """By other accounts, or by a group that no administrator has chosen: of a file of root's the group is the one that shall read it."""
+    """Return whether other accounts, or a group that no administrator has chosen, may read it.
+
+    The group of a file of root's counts as chosen by an administrator.
+    """
     status = path.stat()
     is_open_to_group = bool(status.st_mode & stat.S_IRWXG) and status.st_uid != 0
     enters_as_group = all(folder.stat().st_mode & (stat.S_IXOTH | stat.S_IXGRP) for folder in path.parents)
@@ -56,13 +63,19 @@ def _is_readable(path: Path) -> bool:
 
 
 def _is_open(path: Path) -> bool:
-    """To those who are neither its owner nor of its group. A folder that they may enter is open: names in it can be guessed."""
+    """Return whether accounts that are neither its owner nor in its group may use it.
+
+    A folder that they may enter is open: names in it can be guessed.
+    """
     enters = all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)
     return enters and bool(path.stat().st_mode & stat.S_IRWXO)
 
 
 def usable(settings: Settings) -> Iterator[Check]:
-    """Whether this user can work with the ledger's files and the archive, or another one, as root has, has left something there."""
+    """Check that this user can use the ledger's files and the archive.
+
+    A command of another user, such as root, may have left files there.
+    """
     files, archive = [path for path in ledger_files(settings.ledger_url) if path.exists()], settings.archive_dir
     reference = _of_server(files, settings)
     owner = reference.stat().st_uid if reference.exists() else os.geteuid()
@@ -81,7 +94,10 @@ def usable(settings: Settings) -> Iterator[Check]:
 
 
 def _of_server(files: list[Path], settings: Settings) -> Path:
-    """What surely belongs to the server: its ledger, unless root has begun it in a folder and beside an archive of one other user."""
+    """Return a path that surely belongs to the server: its ledger, except where root began it.
+
+    Root began it if the state folder and the archive's locks belong to one other user.
+    """
     state, locks = settings.site.state_dir, settings.archive_dir / "locks"
     if not files:
         return state
@@ -90,7 +106,11 @@ def _of_server(files: list[Path], settings: Settings) -> Path:
 
 
 def _is_usable(path: Path, wanted: int, owner: int) -> bool:
-    """For this user; where that is root, who may everything, whether it has not been left by root to a server that is not."""
+    """Return whether this user may use the path.
+
+    As root, return instead whether the server's user can: a file of root's is unusable for a server
+    of another user.
+    """
     try:
         return os.access(path, wanted) if os.geteuid() else path.stat().st_uid != 0 or owner == 0
     except FileNotFoundError:  # it was moved, as files are
@@ -98,7 +118,10 @@ def _is_usable(path: Path, wanted: int, owner: int) -> bool:
 
 
 def _kept(archive: Path) -> Iterator[tuple[Path, int]]:
-    """Folders and files of the archive, and what a server has to be able to do there; first what is used by all, then the newest."""
+    """Return folders and files of the archive, with the access that a server needs.
+
+    Folders that are always used come first, then the newest.
+    """
     if not archive.exists():
         return
     yield archive, _FOLDER
@@ -117,7 +140,10 @@ def _with_contents(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    """What is in a folder; nothing of one that may not be looked into, which is said of the folder itself."""
+    """Return the contents of a folder, or nothing if it cannot be read.
+
+    A folder that cannot be read is reported by its own check.
+    """
     try:
         return [Path(entry.path) for entry in sorted(os.scandir(folder), key=_changed_at, reverse=True)]
     except OSError:

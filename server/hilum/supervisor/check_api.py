@@ -1,4 +1,4 @@
-"""Who gets into REST and the pages: TLS, and the tokens."""
+"""Access to REST and the pages: TLS, and the tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SOON_SECONDS: Final = 14 * 86400.0
 
 
 def api_tls(settings: Settings) -> Iterator[Check]:
-    """Whether tokens cross the network in clear, and until when our certificate holds."""
+    """Check whether tokens cross the network in clear, and when our certificate expires."""
     api = settings.api
     if api.tls_certificate_file is not None:
         WebTls(api)
@@ -33,7 +33,7 @@ def api_tls(settings: Settings) -> Iterator[Check]:
 
 
 def api_tokens(settings: Settings) -> Iterator[Check]:
-    """The token of the settings, and that of this host."""
+    """Check the token of the settings, and that of this host."""
     yield _of_settings(settings.api)
     file = local_token_file(settings)
     if file.exists() and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -49,7 +49,7 @@ def _of_settings(api: Api) -> Check:
 
 
 def named_tokens(settings: Settings) -> Iterator[Check]:
-    """Those in the ledger; one that ends soon is named while there is time."""
+    """Check the tokens in the ledger; a token that ends soon is named."""
     now = time.time()
     valid = [token for token in LedgerViews(settings.ledger_url).access_tokens() if token.is_valid(now)]
     ending = [token.name for token in valid if token.expires_at is not None and token.expires_at - now < _SOON_SECONDS]

@@ -1,4 +1,4 @@
-"""Whether the archive is that of the ledger: one that is not mounted and one that is new look alike."""
+"""Whether archive and ledger belong together: an unmounted archive and a new one look alike."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from hilum.supervisor.check import Check
 
 
 def archive_checks(settings: Settings) -> Iterator[Check]:
-    """That each has its other half. Raises ConfigurationError, which says what is missing, and OSError."""
+    """Check that ledger and archive each have the other.
+
+    Raises ConfigurationError, which names the missing one, and OSError.
+    """
     url, archive = settings.ledger_url, Archive(settings.archive_dir)
     require_ledger(url, archive)
     if is_begun(url) and current_revision(url) == REVISION:

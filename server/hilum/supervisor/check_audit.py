@@ -1,4 +1,4 @@
-"""Whether the syslog collector gets the audit: its files can be read, and no row waits for long."""
+"""Whether the syslog collector gets the audit: its files can be read, and no row waits long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONG_SECONDS: Final = 600.0
 
 
 def collector_files(settings: Settings) -> Iterator[Check]:
-    """Raises ConfigurationError."""
+    """Check the collector's files. Raises ConfigurationError."""
     if settings.audit.syslog.host:
         Collector(settings.audit.syslog, Source())
         plain = settings.audit.syslog.protocol != "tls"
@@ -28,7 +28,7 @@ def collector_files(settings: Settings) -> Iterator[Check]:
 
 
 def collector_waits(settings: Settings) -> Iterator[Check]:
-    """What the collector has not been handed. Needs a ledger of this revision."""
+    """Check for rows that wait for the collector. Needs a ledger of this revision."""
     if not settings.audit.syslog.host:
         return
     with contextlib.closing(AuditCursors(settings.ledger_url)) as cursors:

@@ -1,4 +1,4 @@
-"""What hosts that share a ledger and an archive can get wrong although each of them is well."""
+"""Faults between hosts that share a ledger and an archive, although each host is well."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from hilum.store.database import open_reader
 from hilum.supervisor.check import Check
 
 _PATIENCE_SECONDS: Final = 300.0
-_TURNS: Final = 3  # of the housekeeper, in which it takes what a host that is gone has left
+_TURNS: Final = 3  # of the housekeeper; in them it takes the files of a host that is gone
 
 
 def waiting(settings: Settings) -> Iterator[Check]:
-    """Images that were acknowledged long ago and have no row: nobody reads or reports them, and `hilum find` does not know them."""
+    """Check for images that were acknowledged long ago and have no row.
+
+    No process reads or reports them, and `hilum find` does not find them.
+    """
     if not (archive := Archive(settings.archive_dir)).is_there:
         return
     now, received_at = time.time(), dict[str, list[float]]()
@@ -37,7 +40,7 @@ def waiting(settings: Settings) -> Iterator[Check]:
 
 
 def clock(settings: Settings, now: Callable[[], float] = time.time) -> Iterator[Check]:
-    """Whether this host's clock agrees with that of the ledger, if there may be other hosts."""
+    """Check whether this host's clock agrees with that of a ledger that other hosts may share."""
     engine = open_reader(settings.ledger_url)
     try:
         if engine.dialect.name == "sqlite":

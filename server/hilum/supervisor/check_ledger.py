@@ -1,4 +1,7 @@
-"""Whether SQLite can read the ledger's file: a page that is damaged is met by who needs it, which may be weeks later."""
+"""Whether SQLite can read the ledger's file.
+
+A damaged page is otherwise noticed only when something reads it, perhaps weeks later.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _WHOLE_BYTES: Final = 2 << 30
 
 
 def ledger_file(settings: Settings) -> Iterator[Check]:
-    """All pages of one that is not large, else the first row of each table. Raises DatabaseError, see `is_damaged`, and OSError."""
+    """Check all pages of a ledger up to `_WHOLE_BYTES`, else the first row of each table.
+
+    Raises DatabaseError, see `is_damaged`, and OSError.
+    """
     parsed = make_url(settings.ledger_url)
     if parsed.get_backend_name() != "sqlite":
         return

@@ -1,4 +1,4 @@
-"""What the doctor asks of others: whether destinations take reports, who is owed reports of storage commitment, and who is gone."""
+"""Checks of peers: destinations, requesters of storage commitment, and removed destinations."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ from hilum.supervisor.check import Check, accepts, unless_refused
 _ANSWER_SECONDS: Final = 10.0  # for each message: a person waits
 _AT_ONCE: Final = 16
 _DAY_SECONDS: Final = 86400.0
-_RENEW_DAYS: Final = 21  # as the alert HilumCertificateExpires
+_RENEW_DAYS: Final = 21  # as in the alert HilumCertificateExpires
 
 
 def peers(settings: Settings) -> Iterator[Check]:
-    """All of them at once, because one that is down is waited for; said in the order of the settings."""
+    """Check all peers at once, because one that is down takes long.
+
+    Return them in settings order.
+    """
     looks: list[tuple[str, Callable[[], Iterator[Check]]]] = [
         *((f"destination {name}", partial(_destination, name, item)) for name, item in settings.destinations.items()),
         *((f"commitment {title}", partial(_asker, title, item)) for title, item in settings.commitment.items()),
@@ -43,13 +46,16 @@ def _destination(name: str, destination: Destination) -> Iterator[Check]:
 
 
 def _unasked(title: str, name: str, destination: Destination) -> Check:
-    """A folder, or the senders, of whom it is not known where they are."""
+    """Check a folder, or a sender destination, whose address is not known yet."""
     found = probe(name, destination)
     return Check(title, found.is_ok, f"{found.address}: {found.detail}", "Reports wait until then.")
 
 
 def _receiver(title: str, name: str, destination: Destination) -> Check:
-    """What it would accept, asked as `hilum destinations probe` does; but who answers slowly is not waited for as long."""
+    """Check the classes that a receiver would accept, as `hilum destinations probe` does.
+
+    The time limit is shorter than there.
+    """
     where = f"{destination.ae_title}@{destination.host}:{destination.port}"
     if not accepts(destination.host, destination.port):
         return Check(
@@ -64,7 +70,10 @@ def _receiver(title: str, name: str, destination: Destination) -> Check:
 
 
 def _asker(title: str, peer: CommitmentPeer) -> Iterator[Check]:
-    """That somebody listens: whether it takes reports is only known when one is owed."""
+    """Check that a requester accepts connections.
+
+    Whether it takes reports is known only when one is due.
+    """
     advice = "Nothing answers there: check host, port and firewall; reports of storage commitment wait for receive.commitment_hours."
     where = f"{peer.ae_title or title}@{peer.host}:{peer.port}"
     yield Check(f"commitment {title}", accepts(peer.host, peer.port), where, advice)
@@ -79,7 +88,7 @@ def _tls(title: str, section: str, peer: Destination | CommitmentPeer) -> Iterat
 
 
 def certificate(title: str, file: Path, setting: str) -> Check:
-    """Until when one of ours holds. Raises OSError."""
+    """Check when one of our certificates expires. Raises OSError."""
     moment = expires_at(file)
     if moment <= time.time():
         return Check(title, ok=False, detail=f"our certificate expired on {_day(moment)}", advice=f"Others refuse it: renew {setting}.")
@@ -87,7 +96,10 @@ def certificate(title: str, file: Path, setting: str) -> Check:
 
 
 def authority(title: str, file: Path, setting: str) -> Check:
-    """Until when those hold by whom others are known. One of several may be a former one, which nobody needs. Raises OSError."""
+    """Check when the certificates of authorities expire. Raises OSError.
+
+    One of several may be a former one, which is no longer needed.
+    """
     ends = all_expire_at(file)
     holding = [moment for moment in ends if moment > time.time()]
     if not holding:
@@ -100,7 +112,10 @@ def authority(title: str, file: Path, setting: str) -> Check:
 
 
 def revocations(title: str, file: Path, setting: str) -> Check:
-    """Until when the lists of revoked certificates hold: OpenSSL lets nobody in by one that has expired. Raises OSError."""
+    """Check when the lists of revoked certificates expire. Raises OSError.
+
+    OpenSSL accepts no certificate of an authority whose list has expired.
+    """
     first = min(crls_expire_at(file))
     if first <= time.time():
         advice = f"Nobody whose authority it is of gets in by TLS: put the authority's new list into {setting}, which takes no restart."
@@ -119,7 +134,10 @@ def _warning(moment: float, setting: str) -> str:
 
 
 def gone(settings: Settings) -> Iterator[Check]:
-    """Destinations that are not in the settings although something waits for them: nobody sends it, and its pixels stay for ever."""
+    """Check for destinations that have waiting deliveries and are not in the settings.
+
+    Their documents are not sent, and their pixels are not deleted.
+    """
     with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
         try:
             found = views.destination_states(settings.destinations)

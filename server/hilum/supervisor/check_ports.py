@@ -1,4 +1,4 @@
-"""Ports: free, taken by the running server or by another program; and which setting changes them."""
+"""Ports: free, used by the running server or by another program; and the setting of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _WILDCARDS: Final[Mapping[str, str]] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A port of the settings: where it stands in them, and what is spoken there."""
+    """A port of the settings: its place in them, and its protocol."""
 
     section: str
     name: str
@@ -33,28 +33,31 @@ class Port:
 
     @property
     def title(self) -> str:
-        """As checks name it."""
+        """The name in checks."""
         return f"{self.section} {self.name.replace('_', ' ')}"
 
     def advice(self, ports: Sequence[Port]) -> str:
-        """Which setting to change, in the file or in the environment, and to what. `ports`: all of the settings."""
+        """Return the setting to change, in the file or in the environment, with a free number.
+
+        `ports`: all of the settings.
+        """
         return f"set {self.section}.{self.name} (HILUM_{self.section.upper()}__{self.name.upper()}), such as {self._other(ports)}"
 
     def _other(self, ports: Sequence[Port]) -> int:
-        """The next port that everybody may bind, nobody holds and the settings do not give to another service."""
+        """Return the next free port that any user may bind and that no other setting uses."""
         begin, given = max(self.number, _LOWEST - 1), {port.number for port in ports}
         nearby = [_LOWEST + (begin + step - _LOWEST) % (65536 - _LOWEST) for step in range(1, _TRIED + 1)]
         return next((number for number in nearby if number not in given and _is_free(self, number)), nearby[0])
 
 
 def api_port(settings: Settings) -> Port:
-    """Of REST, health and metrics."""
+    """Return the port of REST, health and metrics."""
     api = settings.api
     return Port("api", "port", api.host, api.port, "https" if api.is_tls else "http")
 
 
 def dicom_ports(settings: Settings) -> list[Port]:
-    """Those on which a listener accepts associations."""
+    """Return the ports on which a listener accepts associations."""
     receive = settings.receive
     found = [Port("receive", "port", receive.host, receive.port, "dicom")] if receive.plain else []
     if receive.tls_port:
@@ -67,7 +70,7 @@ def _ports(settings: Settings) -> list[Port]:
 
 
 def port_checks(settings: Settings) -> list[Check]:
-    """Of every port: whether the server can listen there, or does."""
+    """Check for every port whether the server can listen there, or does."""
     ports = _ports(settings)
     clashes = {port.title: said for number, port in enumerate(ports) if (said := _clash(port, ports[:number], ports))}
     return [
@@ -76,7 +79,7 @@ def port_checks(settings: Settings) -> list[Check]:
 
 
 def require_distinct(ports: Sequence[Port]) -> None:
-    """Raises ConfigurationError where the settings give one number to two ports of one server."""
+    """Raise ConfigurationError where the settings give one number to two ports of one server."""
     if problems := [said for number, port in enumerate(ports) if (said := _clash(port, ports[:number], ports))]:
         raise ConfigurationError(problems)
 
@@ -91,7 +94,7 @@ def _clash(port: Port, others: Sequence[Port], ports: Sequence[Port]) -> str | N
 
 
 def port_check(settings: Settings, port: Port) -> Check:
-    """Whether the server can listen there, or does."""
+    """Check whether the server can listen there, or does."""
     where = f"{port.host}:{port.number}"
     try:
         bind(port.section, port.host, port.number, port.name).close()
@@ -108,7 +111,10 @@ def port_check(settings: Settings, port: Port) -> Check:
 
 
 def bind_port(settings: Settings, port: Port) -> socket.socket:
-    """A listening socket. Raises ConfigurationError that says who listens there, and what to do."""
+    """Return a listening socket.
+
+    Raises ConfigurationError with the program that listens there, and the remedy.
+    """
     try:
         return bind(port.section, port.host, port.number, port.name)
     except ConfigurationError as error:
@@ -120,7 +126,10 @@ def bind_port(settings: Settings, port: Port) -> socket.socket:
 
 
 def _owner(settings: Settings, port: Port, error: ConfigurationError) -> Owner | None:
-    """Who listens there; None: nobody that answers, or the address is not of this machine."""
+    """Return the program that listens there.
+
+    None: no program answers, or the address is not of this machine.
+    """
     cause, host = error.__cause__, _WILDCARDS.get(port.host, port.host)
     if isinstance(cause, OSError) and cause.errno in {errno.EADDRINUSE, errno.EACCES} and accepts(host, port.number):
         from hilum.supervisor.port_owner import owner_of  # noqa: PLC0415 - pynetdicom, which a supervisor does not need

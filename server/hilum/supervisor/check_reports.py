@@ -1,4 +1,4 @@
-"""Whether reports will arrive: what destinations of these settings will not get, and what is withheld from them already."""
+"""Reports that will not arrive: refused by these settings, or withheld already."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from hilum.withholding import in_place, refusals
 
 
 def reports(settings: Settings, *, has_ledger: bool) -> Iterator[Check]:
-    """One check for each destination. That it gets nothing of anything is a problem; that it lacks something may be meant."""
+    """Return one check for each destination.
+
+    A destination that gets no report at all is a problem. One that lacks some may be intended.
+    """
     try:
         releases = load_releases(settings)
     except ConfigurationError:
-        return  # said of the releases already
+        return  # reported by the check of the releases
     found = refusals(settings, in_place(settings, releases, _rollouts(settings) if has_ledger else []))
     for name, destination in settings.destinations.items():
         title, of = f"reports to {name}", [refusal for refusal in found if refusal.destination == name]
@@ -33,7 +36,11 @@ def reports(settings: Settings, *, has_ledger: bool) -> Iterator[Check]:
 
 
 def withheld(settings: Settings) -> Iterator[Check]:
-    """What could go out now and waits for a person is a problem; what the settings keep back is only counted."""
+    """Check for withheld reports.
+
+    Reports that could go out now and wait for a person are a problem. Reports that the settings
+    keep back are only counted.
+    """
     with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
         try:
             found = views.withheld(settings.destinations)

@@ -1,4 +1,4 @@
-"""Whether deletion does what the settings say, and whether they keep what storage commitment promises."""
+"""Whether deletion follows the settings, and whether they honour storage commitment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHOOSE: Final = (
 
 
 def retention_checks(settings: Settings) -> Iterator[Check]:
-    """Of a ledger of this version."""
+    """Check deletion in a ledger of this version."""
     with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
         try:
             found, promised = views.retention_state(), views.promised()
@@ -36,7 +36,7 @@ def retention_checks(settings: Settings) -> Iterator[Check]:
 
 
 def deletes(settings: Retention) -> bool:
-    """Whether pixels ever leave, by age or pressure."""
+    """Return whether pixels are ever deleted, by age or pressure."""
     return bool(settings.days or settings.reanalysis_days or settings.pressure_free_bytes)
 
 
@@ -62,7 +62,10 @@ def _hour(found: RetentionState) -> Check:
 
 
 def _promises(settings: Settings, promised: Promised) -> Check:
-    """A promise without an end beside deletion that shall end all images: one of the two is not meant so."""
+    """Check for commitments without an end while deletion is to remove all images.
+
+    One of the two settings is probably a mistake.
+    """
     name, days = "storage commitment", settings.retention.committed_days
     kept = f"{promised.images} image{'s'[: promised.images != 1]} ({promised.size_bytes / 1e9:.1f} GB) promised"
     if not settings.receive.storage_commitment:

@@ -18,13 +18,13 @@ from hilum.wiring.releases import triton_names
 from hilum.wiring.same_user import ledger_files
 
 FLAWS: Final = "CVE-2025-23310, -23311, -23319, -23320, -23334"
-"""Of Triton up to 25.06: NVIDIA's bulletin of August 2025."""
+"""Vulnerabilities of Triton up to 25.06: NVIDIA's bulletin of August 2025."""
 _NAME: Final = "Triton 2.51, which nvidia-pytriton carries,"
 _RUNS_CODE: Final = "loading a model there runs code"
 
 
 def triton_checks(settings: Settings) -> Iterator[Check]:
-    """Checks of the Tritons of the settings, or of the embedded one."""
+    """Check the Tritons of the settings, or the embedded one."""
     yield from _remote(settings) if settings.triton.addresses else _embedded(settings)
 
 
@@ -42,7 +42,7 @@ def _remote(settings: Settings) -> Iterator[Check]:
 
 
 def _access(settings: Settings) -> Check:
-    """Whether Triton tells us from others, as far as our own settings show."""
+    """Check whether Triton authenticates us, as far as our own settings show."""
     own, found = settings.triton, ", ".join(settings.triton.addresses)
     advice = "Set triton.tls and ca_file, with certificate_file and key_file or a token: docs/operations.md, A Triton of yours."
     if own.tls and (own.certificate_file or own.token or own.token_file):
@@ -63,7 +63,7 @@ def _shown(settings: Settings) -> str:
 
 
 def _tls(settings: Settings) -> Iterator[Check]:
-    """Whether TLS can begin with these files, and the expiry of their certificates."""
+    """Check whether TLS can begin with these files, and the expiry of their certificates."""
     if not settings.triton.tls:
         return
     credentials.read(settings.triton)
@@ -89,7 +89,7 @@ def _embedded(settings: Settings) -> Iterator[Check]:
 
 
 def _sandbox(settings: Settings, sandbox: Sandbox) -> Check:
-    """The limits that hold here, and those that this kernel does not offer."""
+    """Check the limits of the sandbox, and name those that this kernel does not offer."""
     version, port = landlock.version(), sandbox.collector_port
     bounded = f"connects to port {port} only" if landlock.limits_network(version) else "may connect ANYWHERE (needs Linux 6.7: Landlock)"
     detail = f"{bounded if port else 'no network'}; socket, shared memory and temporary files are for this user only"
@@ -107,7 +107,10 @@ def _sandbox(settings: Settings, sandbox: Sandbox) -> Check:
 
 
 def _regions(settings: Settings) -> Check:
-    """Modes of the running server's regions: another version of Triton might make them otherwise."""
+    """Check the modes of the running server's shared memory.
+
+    Another version of Triton might set them differently.
+    """
     opened = leftovers.open_to_others(leftovers.prefix(settings.site.state_dir))
     advice = "Images lie in them: restart the server; if they are open again, set triton.url."
     detail = f"{len(opened)} regions are open to other accounts, such as {opened[0]}" if opened else "no region is open to other accounts"
@@ -115,7 +118,7 @@ def _regions(settings: Settings) -> Check:
 
 
 def _models(settings: Settings, addresses: list[str]) -> Iterator[Check]:
-    """Whether each Triton has loaded our models only. Raises ConfigurationError."""
+    """Check whether each Triton has loaded our models only. Raises ConfigurationError."""
     from hilum.wiring.asking import served  # noqa: PLC0415 - imports grpc
 
     ours = triton_names(settings, load_catalogue(settings.manifests_dir, ()))

@@ -1,4 +1,4 @@
-"""The supervisor looks now and then whether this host's clock still agrees with the ledger's."""
+"""The supervisor's regular comparison of this host's clock with the ledger's."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _log = telemetry.logger("supervisor")
 
 
 class ClockWatch:
-    """Says once that they differ, and once that they agree again."""
+    """A comparison of clocks that logs once when they differ, and once when they agree again."""
 
     def __init__(self) -> None:
         self._next_look, self._differs = float("-inf"), False
 
     def look(self, ledger: Ledger) -> None:
-        """Often enough; the first time at once. Raises one of `AWAY`."""
+        """Compare the clocks if it is time to; the first time at once. Raises one of `AWAY`."""
         if time.monotonic() < self._next_look:
             return
         ahead = ledger.clock_ahead_seconds()

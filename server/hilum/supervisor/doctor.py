@@ -1,4 +1,4 @@
-"""The doctor: examines an installation and says what to do about each problem. It changes nothing."""
+"""The doctor: examines an installation, changes nothing, and gives a remedy for each problem."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ from hilum_preprocessing import compiled as resizing
 
 
 def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[Check]:
-    """Every check, in the order in which a person would mend them. `settings_file`: that they are from."""
+    """Return every check, in the order in which a person would mend the problems.
+
+    `settings_file`: the file of these settings.
+    """
     yield Check("settings", ok=True, detail="valid")
     yield from unless_refused("state folder", _state_folder(settings))
     yield from unless_refused("access", access(settings))
@@ -112,7 +115,10 @@ def _disk(settings: Settings, left: Free) -> Check:
 
 
 def _direct_io(settings: Settings, existing: Path) -> Check:
-    """What keeps large objects in the page cache although the settings want them past it; nothing is lost, and nothing is won."""
+    """Check for reasons why large objects pass through the page cache in spite of the settings.
+
+    No data is lost; the gain of direct I/O is missing.
+    """
     archive = settings.archive_dir if settings.archive_dir.exists() else existing
     try:
         is_taken = takes_direct_io(archive)
@@ -145,7 +151,7 @@ def _revision(url: str) -> Check:
 
 
 def _who_may_send(receive: Receive) -> Check:
-    """Who sends as an AE Title may reject and correct its images, so that it matters who may use one."""
+    """Check the limits on senders: a sender may reject and correct the images of its AE Title."""
     bounds = {
         "receive.peers": receive.peers,
         "receive.calling_ae_titles": receive.calling_ae_titles,
@@ -174,7 +180,10 @@ def _certificates(receive: Receive) -> Iterator[Check]:
 
 
 def _watched(name: str, watch: Watch) -> Iterator[Check]:
-    """What cannot be moved or deleted would be taken once and stay."""
+    """Check the access to a watched folder.
+
+    A file that cannot be moved or deleted would be taken once and stay.
+    """
     wanted = os.R_OK | os.X_OK | (0 if watch.when_taken == "keep" else os.W_OK)
     is_usable = watch.path.is_dir() and os.access(watch.path, wanted)
     advice = f"Make it a folder that this user may read{'' if watch.when_taken == 'keep' else ' and write'}, or set watch.{name}.path."
@@ -182,7 +191,10 @@ def _watched(name: str, watch: Watch) -> Iterator[Check]:
 
 
 def _sender(title: str, sender: Sender) -> Check:
-    """What is different for it; that it names what there is was looked at with the settings and the releases."""
+    """Return the settings that differ for this sender.
+
+    Its references are checked with the settings and the releases.
+    """
     own = [name for name, value in sender if value not in (None, ())]
     return Check(f"sender {title}", ok=True, detail=f"its own: {', '.join(own)}" if own else "as all others")
 
@@ -202,7 +214,7 @@ def _releases(settings: Settings) -> Iterator[Check]:
 
 
 def _rollouts(settings: Settings) -> Iterator[Check]:
-    """For each alias what reads new studies, and what shall follow."""
+    """Check each alias: the release that reads new studies, and the one that is to follow."""
     url = settings.ledger_url
     with contextlib.closing(Rollouts(url)) as rollouts, contextlib.closing(LedgerViews(url)) as views:
         verbs = RolloutVerbs(settings, rollouts, views)
@@ -225,7 +237,10 @@ def _rollout(verbs: RolloutVerbs, item: dict[str, Any]) -> Check:
 
 
 def _edited(verbs: RolloutVerbs, configured: str) -> str:
-    """What a start of the server would change in a release of the settings; a manifest that cannot be read is a check of its own."""
+    """Return the edit of a manifest that takes effect at the server's next start.
+
+    A manifest that cannot be read has a check of its own.
+    """
     with contextlib.suppress(CannotRollOut):
         if verbs.is_edited(configured):
             return f"; the manifest of {configured} was edited since the server started, and holds from its next start on"
@@ -233,7 +248,10 @@ def _edited(verbs: RolloutVerbs, configured: str) -> str:
 
 
 def _not_loadable(verbs: RolloutVerbs, item: dict[str, Any]) -> str | None:
-    """What is wrong with a release that the rollout wants loaded; the settings' own are looked at anyway."""
+    """Return the fault of a release that the rollout needs loaded.
+
+    The releases of the settings have a check of their own.
+    """
     try:
         for name in (item["serving"], item["previous"], item["candidate"]):
             if name is not None and name != item["configured"]:

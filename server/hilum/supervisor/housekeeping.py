@@ -1,7 +1,8 @@
 """The thread that keeps archive and ledger within their bounds.
 
-Pixels leave by age or under pressure, files without a row are deleted, and rows that only tell what has been are forgotten. What hosts that
-are gone had acknowledged gets its rows. It runs where listeners run, because the archive is there; of several such hosts one does the work.
+Pixels are deleted by age or under pressure, files without a row are deleted, and rows that are only
+history are deleted. Images acknowledged by hosts that are gone get their rows. The thread runs
+where listeners run, because the archive is there; of several such hosts one does the work.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from hilum.wiring.charge import process_name
 
 _DAY_SECONDS = 86400.0
 _OWNED_SECONDS = 120.0
-_ABANDONED_SECONDS = 60.0  # a process that is started again takes what it had left by itself
+_ABANDONED_SECONDS = 60.0  # a process that is started again takes its own files by itself
 _PAUSE_SECONDS = 0.05  # between batches: the listener writes into the same ledger
 _EVERY_LANE = frozenset(Lane)
-_PEAK = 4  # times what leaves in an hour on average: images come by day
+_PEAK = 4  # times the hourly average of deletions: images come by day
 _IMAGES_AN_HOUR = 1000
 _NOTHING_MORE = (
     "nothing more may leave: deliver what waits, or add space; look whether snapshots, or a backup on this file system, hold what was "
@@ -47,7 +48,7 @@ _log = telemetry.logger("supervisor")
 
 
 def rules(settings: RetentionSettings, now: float) -> Iterator[Rule]:
-    """What may leave by age."""
+    """Return the rules of deletion by age."""
     promised_before = promises_end(settings, now)
     if settings.days:
         yield Rule(_EVERY_LANE - {Lane.REANALYSIS}, now - settings.days * _DAY_SECONDS, "age", promised_before)
@@ -56,51 +57,64 @@ def rules(settings: RetentionSettings, now: float) -> Iterator[Rule]:
 
 
 def promises_end(settings: RetentionSettings, now: float) -> float | None:
-    """Before which moment storage commitment must have promised what may go now; None: its promises have no end."""
+    """Return the moment before which a commitment must have been made to allow deletion now.
+
+    None: commitments have no end.
+    """
     return now - settings.committed_days * _DAY_SECONDS if settings.committed_days else None
 
 
 def hourly_share(settings: RetentionSettings) -> Share:
-    """How much may leave by age within an hour: as images come, most of a day's in a few hours."""
+    """Return the share of images that may be deleted by age within an hour.
+
+    Deletions come in peaks, as images do: most of a day's within a few hours.
+    """
     periods = [days * 24 for days in (settings.days, settings.reanalysis_days) if days]
     usual = _PEAK / min(periods) if periods else 0.0
     return Share(min(1.0, max(settings.hourly_share, usual)), _IMAGES_AN_HOUR)
 
 
 def outdated(settings: RetentionSettings, now: float) -> Iterator[tuple[str, float]]:
-    """Which rows that only tell what has been may be forgotten, and of before which moment."""
+    """Return the kinds of history rows that may be deleted, and before which moment."""
     kept = {"associations": settings.association_days, "commitments": settings.commitment_days, "audit": settings.audit_days}
     for name, days in kept.items():
         if days:
             yield name, now - days * _DAY_SECONDS
-    yield "processes", now - _DAY_SECONDS  # of hosts that are gone; leases of those have lapsed long before
+    # of hosts that are gone; their leases have expired long before
+    yield "processes", now - _DAY_SECONDS
 
 
 class Housekeeper:
-    """Start it once; `look` revives its thread after a bug, so that a full disk is never the second thing that goes wrong."""
+    """The owner of the thread. Start it once; `look` restarts the thread after a bug.
+
+    So a full disk does not follow from a bug.
+    """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time, elapsed: Callable[[], float] = counter) -> None:
-        """`elapsed`: seconds that nobody sets."""
+        """Keep the settings and open the ledger.
+
+        `elapsed`: seconds of a clock that cannot be set.
+        """
         self._installation, self._settings, self._clock = settings, settings.retention, clock
         self._archive = Archive(settings.archive_dir)
         self._engine = open_engine(settings.ledger_url, is_synced=False)
         self._time = KnownTime(self._engine, clock, elapsed)
         self._retention = Retention(settings.ledger_url, self._archive, self._time.now, hourly_share(self._settings))
-        self._said: frozenset[str] = frozenset()  # why less leaves than settings say
+        self._said: frozenset[str] = frozenset()  # why fewer images leave than the settings allow
         self._owner = process_name("supervisor", os.getpid())
-        # By lanes. What a turn did not come to, the next one does.
+        # By lanes. The next turn continues where a turn has ended.
         self._walks: dict[frozenset[Lane], Walk] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
     def look(self) -> None:
-        """Make sure that it runs."""
+        """Make sure that the thread runs."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._run, name="housekeeping", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
-        """Finish the batch in progress."""
+        """Finish the batch in progress, then stop."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(timeout=5.0)
@@ -116,7 +130,7 @@ class Housekeeper:
                 _log.warning("housekeeping_failed", problem=type(error).__name__, advice="tried again at the next turn")
 
     def turn(self) -> None:
-        """Everything that may leave now, batch after batch."""
+        """Delete all that may be deleted now, batch after batch."""
         if not self._archive.is_there:
             _log.warning("archive_not_there", folder=str(self._archive.root), advice="mount it; nothing is removed meanwhile")
             return
@@ -138,11 +152,12 @@ class Housekeeper:
         self._take_abandoned()
 
     def _relieve(self) -> dict[str, Any]:
-        """Under disk pressure: what is delivered leaves early, as much as is missing; why more is missing.
+        """Delete delivered images early under disk pressure, as many bytes as are missing.
 
-        What that was not enough for waits a turn. Age does not count here, so no clock does, and neither
-        does the share of an hour: else reception would end. What bounds it are the bytes that are
-        missing, and that deleting them must help (hourly.py). A promise is kept here, too.
+        Return the cause if bytes are still missing; the rest waits for the next turn. Age does not
+        count here, so no clock does. Nor does the share of an hour, because reception would end.
+        The bounds are the missing bytes, and that deleting must help (hourly.py). Storage
+        commitments are honoured here, too.
         """
         missing = self._settings.pressure_free_bytes - self._archive.free().bytes
         promised_before = promises_end(self._settings, self._time.now())
@@ -156,7 +171,7 @@ class Housekeeper:
         return {}
 
     def _say(self, problems: Mapping[str, Mapping[str, Any]]) -> None:
-        """Each when it begins, and when it is over."""
+        """Log each problem when it begins, and when it is over."""
         for name in sorted(problems.keys() - self._said):
             _log.warning(name, **problems[name])
         for name in sorted(self._said - problems.keys()):
@@ -181,7 +196,10 @@ class Housekeeper:
             pass
 
     def _take_abandoned(self) -> None:
-        """Last, because it may take long. Nobody else would before some server with listeners is started."""
+        """Take over abandoned files, as the last step because it may take long.
+
+        No other process would do it before a server with listeners is started.
+        """
         if processes := abandoned(self._archive, self._clock() - _ABANDONED_SECONDS):
             with contextlib.closing(Ledger(self._installation.ledger_url, self._clock)) as ledger:
                 recover(self._installation, ledger, self._archive, processes)
@@ -191,7 +209,7 @@ class Housekeeper:
 
 
 def _problems_of_clock(believed: Believed) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The name of what is logged, and what it says."""
+    """Return the name of each log event about the clock, and its fields."""
     if believed.is_ahead:
         yield "clock_not_believed", {"ahead_days": round(believed.ahead_seconds / _DAY_SECONDS, 2), "advice": CLOCK_AHEAD}
     if believed.is_behind:

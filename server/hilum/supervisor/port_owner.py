@@ -1,7 +1,7 @@
-"""Whose a TCP port of this machine is: this state folder's server, another Hilum, another program.
+"""The owner of a TCP port of this machine: this server, another Hilum, or another program.
 
-Linux says which process holds a listening socket, to root and to the user of that process. Where it does not say it to us, as
-of a process in a container, the port is asked in its own protocol.
+Linux shows the process of a listening socket to root and to the user of that process. Where it is
+hidden from us, as for a process in a container, the port is probed in its own protocol.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _SECONDS: Final = 3.0
 _LISTENS: Final = "0A"  # TCP_LISTEN of Linux
 _LOCK: Final = re.compile(rf"(?P<state>.*)/run/{LOCKS.replace('*', '[a-z]+')}")
 _CALLING: Final = "HILUM_CHECK"
-# What our own listener may answer to this question, too: it knows its senders by title or certificate.
+# Our own listener may respond in these ways as well: it knows its senders by title or certificate.
 _REJECTS: Final = f"a DICOM server that rejects {_CALLING}"
 _SILENT_IN_TLS: Final = "a program that does not answer in DICOM with TLS"
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who listens there; `words` end the sentence "the port is taken by"."""
+    """The program that listens there; `words` end the sentence "the port is taken by"."""
 
     is_this_server: bool
     words: str
 
 
 def owner_of(settings: Settings, host: str, port: int, protocol: str) -> Owner:
-    """Who listens on a port that cannot be bound. `protocol`: a key of `PROBES`."""
+    """Return the owner of a port that cannot be bound. `protocol`: a key of `PROBES`."""
     holders = list(_holders(port))
     states = {state for pid in holders for state in _states(pid)}
     if settings.site.state_dir.resolve() in states:
@@ -61,14 +61,14 @@ def owner_of(settings: Settings, host: str, port: int, protocol: str) -> Owner:
 
 
 def _unseen_hilum(settings: Settings) -> Owner:
-    """One whose processes this user does not see, or that lies behind a proxy of containers."""
+    """Return a Hilum whose processes are hidden from this user, or behind a proxy of containers."""
     if is_held(settings):
         return Owner(is_this_server=True, words="a Hilum, as it seems by the running server of this state folder")
     return Owner(is_this_server=False, words="another Hilum: no server runs with this state folder")
 
 
 def _holders(port: int) -> Iterator[int]:
-    """Processes that hold a listening socket of this port, as far as this user may see them."""
+    """Return processes that hold a listening socket of this port, as far as this user sees them."""
     wanted = {f"socket:[{inode}]" for inode in _inodes(port)}
     for folder in Path("/proc").iterdir() if wanted else ():
         if folder.name.isdigit() and not wanted.isdisjoint(_open_files(int(folder.name))):
@@ -76,7 +76,7 @@ def _holders(port: int) -> Iterator[int]:
 
 
 def _inodes(port: int) -> Iterator[str]:
-    """Of listening sockets, from proc_pid_net(5)."""
+    """Return the inodes of listening sockets, from proc_pid_net(5)."""
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             rows = Path(table).read_text(encoding="ascii").splitlines()[1:]
@@ -89,7 +89,10 @@ def _inodes(port: int) -> Iterator[str]:
 
 
 def _open_files(pid: int) -> set[str]:
-    """What the descriptors of a process lead to; nothing where we may not look, or it is gone."""
+    """Return the targets of a process's descriptors.
+
+    It is empty if we may not look, or if the process is gone.
+    """
     try:
         descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
     except OSError:
@@ -102,7 +105,7 @@ def _open_files(pid: int) -> set[str]:
 
 
 def _states(pid: int) -> Iterator[Path]:
-    """State folders whose supervisor this process is."""
+    """Return the state folders whose supervisor this process is."""
     yield from (Path(found["state"]) for file in _open_files(pid) if (found := _LOCK.fullmatch(file)))
 
 
@@ -114,12 +117,12 @@ def _name(pid: int) -> str:
 
 
 def _ask_dicom(host: str, port: int) -> str | None:
-    """By an association (PS3.8 9.3): its acceptance names the implementation."""
+    """Probe by an association (PS3.8 9.3): its acceptance names the implementation."""
     return _by_association(host, port, lambda plain: plain, "a program that does not answer in DICOM")
 
 
 def _ask_dicom_tls(host: str, port: int) -> str | None:
-    """The same through TLS; whom the certificate names does not matter here."""
+    """Probe by an association through TLS; the name in the certificate does not matter here."""
     return _by_association(host, port, _unverified().wrap_socket, _SILENT_IN_TLS)
 
 
@@ -145,18 +148,18 @@ def _by_association(host: str, port: int, secured: Callable[[socket.socket], soc
 
 
 def _version_name(accepted: bytes) -> str:
-    """Implementation Version Name (PS3.7 D.3.3.2.4) in brackets; empty: there is none."""
+    """Return the Implementation Version Name (PS3.7 D.3.3.2.4) in brackets, or an empty text."""
     found = re.search(rb"\x55\x00\x00([\x01-\x10])([\x20-\x7e]{1,16})", accepted)
     return f" ({found[2][: found[1][0]].decode('ascii').strip()})" if found else ""
 
 
 def _ask_http(host: str, port: int) -> str | None:
-    """By its health, which Hilum tells everybody."""
+    """Probe by the health endpoint, which Hilum serves without authentication."""
     return _by_health(http.client.HTTPConnection(host, port, timeout=_SECONDS))
 
 
 def _ask_https(host: str, port: int) -> str | None:
-    """The same through TLS; whom the certificate names does not matter here."""
+    """Probe by the health endpoint through TLS; the name in the certificate does not matter."""
     return _by_health(http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=_unverified()))
 
 
@@ -179,4 +182,4 @@ PROBES: Final[Mapping[str, Callable[[str, int], str | None]]] = {
     "http": _ask_http,
     "https": _ask_https,
 }
-"""How a port is asked who listens there: in words what does, None for a Hilum."""
+"""The probe of each protocol: it returns a description of the program, None for a Hilum."""

@@ -1,4 +1,4 @@
-"""What a person does about deletion that waits: the same in the log and in `hilum check`."""
+"""Remedies for deletion that waits: the same in the log and in `hilum check`."""
 
 from __future__ import annotations
 

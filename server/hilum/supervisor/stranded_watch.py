@@ -1,4 +1,7 @@
-"""Notices that this host's clock was set back, and frees what would wait until it shows the old time again."""
+"""Recovery after this host's clock was set back.
+
+Rows would otherwise wait until the clock shows the old time again.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,15 @@ from hilum.store.database import AWAY, words_of
 from hilum.store.ledger import Ledger
 from hilum.store.stranded import SKEW_SECONDS
 
-_STEP_SECONDS = 5.0  # what is less shifts nothing that anybody sees
-_JITTER = 1.25  # of a pause between tries
-_PATIENCE_SECONDS = 3600.0  # a comparison waits so long for its shadow, a storage commitment for its objects
+_STEP_SECONDS = 5.0  # smaller steps have no visible effect
+_JITTER = 1.25  # of a pause between attempts
+# the longest wait of a comparison for its shadow, or of a storage commitment for its objects
+_PATIENCE_SECONDS = 3600.0
 _log = telemetry.logger("supervisor")
 
 
 def longest_waits(settings: Settings) -> Mapping[str, float]:
-    """By stage: so many seconds may lie between now and the moment at which a row is due."""
+    """Return the largest number of seconds, by stage, until a row is due."""
     own = [item.quiet_seconds for item in settings.routes.values()] + [item.quiet_seconds for item in settings.senders.values()]
     quiet = max(settings.studies.quiet_seconds, *(seconds or 0.0 for seconds in own), 0.0)
     pause = _JITTER * max(settings.pipeline.maximum_backoff_seconds, settings.pipeline.backoff_seconds)
@@ -33,14 +37,20 @@ def longest_waits(settings: Settings) -> Mapping[str, float]:
 
 
 class StrandedWatch:
-    """`look` at each beat; the first one, at the start, looks for what an earlier time has left."""
+    """A watch for clock steps. `look` runs at each beat.
+
+    The first `look`, at the start, finds rows left by an earlier run.
+    """
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
         self._waits, self._clock, self._steady = longest_waits(settings), clock, steady
         self._ahead, self._is_owed, self._is_behind = math.inf, True, False
 
     def look(self, ledger: Ledger) -> None:
-        """A host that is behind the clock of its PostgreSQL frees nothing: what waits there may wait rightly."""
+        """Free rows that a clock step has stranded.
+
+        A host that is behind the clock of its PostgreSQL frees none: the waits there may be right.
+        """
         ahead = self._clock() - self._steady()
         if ahead < self._ahead - _STEP_SECONDS:
             self._is_owed = True

@@ -1,8 +1,9 @@
-"""The supervisor: binds the DICOM port once, migrates the ledger, starts, watches, restarts and drains the processes.
+"""The supervisor: binds the DICOM port once, migrates the ledger, and runs the processes.
 
-It loads neither torch nor Triton's client. Children inherit the listening socket, so connections that wait in the backlog survive
-a listener's death. Leases of a dead process are ended at once, and those of one that a former supervisor has left when its heartbeats
-have stopped: their work goes on without waiting for them to lapse.
+It starts, watches, restarts and drains them. It loads neither torch nor Triton's client. Children
+inherit the listening socket, so connections in the backlog survive a listener's death. Leases of a
+dead process are ended at once. Leases left by processes of a former supervisor are ended when their
+heartbeats have stopped. So their work continues without waiting for the leases to expire.
 """
 
 from __future__ import annotations
@@ -56,13 +57,16 @@ from hilum.wiring.releases import active_releases, keep_releases
 from hilum.wiring.state_folder import metrics_dir
 from hilum.wiring.upgrading import migrate_at_rest
 
-_WATCH_SECONDS = 1.0  # while a process waits for its start; one that ends wakes the supervisor at once
+# while a process waits for its start; one that ends wakes the supervisor at once
+_WATCH_SECONDS = 1.0
 _BEAT_SECONDS = 3.0
 _SILENT_SECONDS = 10.0  # three heartbeats
 _DRAIN_SECONDS = 20.0
-_STEADY_SECONDS = 60.0  # a child that lived this long has recovered: its next restart is immediate again
+# a child that lived this long has recovered: its next restart is immediate again
+_STEADY_SECONDS = 60.0
 _TLS = "listener, TLS"
-# No process multiplies matrices by OpenBLAS, which would start a thread for each core in each of them when NumPy is imported.
+# No process multiplies matrices by OpenBLAS. Without this, importing NumPy starts a thread for each
+# core in each process.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 _CANNOT_START = 2  # exit status of a child whose settings do not let it start
 log = telemetry.logger("supervisor")
@@ -70,7 +74,7 @@ log = telemetry.logger("supervisor")
 
 @dataclass(slots=True)
 class Child:
-    """A process that shall always run. `restarts` counts those in a row."""
+    """A process that is always to run. `restarts` counts those in a row."""
 
     role: str
     index: int
@@ -87,9 +91,9 @@ class Child:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Runs all roles or some on this host until it is told to stop; the caller holds the state folder.
+    """The processes of all or some roles on this host, until `stop` is set.
 
-    `role`: a word of `hilum.wiring.roles`.
+    The caller holds the state folder. `role`: a word of `hilum.wiring.roles`.
     """
 
     settings: Settings
@@ -106,7 +110,10 @@ class Supervisor:
     _clock_watch: ClockWatch = field(default_factory=ClockWatch)
 
     def run(self) -> int:
-        """Serve until SIGTERM, Ctrl-C or the end of the terminal; exit status. Raises ConfigurationError before anything was started."""
+        """Serve until SIGTERM, Ctrl-C or the end of the terminal; return the exit status.
+
+        Raises ConfigurationError before any process is started.
+        """
         self._require_ledger()
         forbid_core_files()
         self._children = [Child(role, index) for role, count in self._plan() for index in range(count)]
@@ -114,7 +121,8 @@ class Supervisor:
             self._triton = self._embedded_triton()
         self._bind_ports()
         if self.role == roles.ALL:
-            migrate_at_rest(self.settings, self.role)  # it cannot be taken back, so all else that may be refused comes first
+            # it cannot be undone, so all other reasons to refuse come first
+            migrate_at_rest(self.settings, self.role)
         self._require_archive()
         if self._runs("analyser") or self._runs("dispatcher"):
             with _needing_ledger(), contextlib.closing(Rollouts(self.settings.ledger_url)) as rollouts:
@@ -124,7 +132,8 @@ class Supervisor:
         with _needing_ledger():
             self._audit_readers = AuditReaders(self.settings)
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:  # nohup: it outlives its terminal
+            # nohup: it outlives its terminal
+            if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:
                 signal.signal(signum, lambda *_: self.stop.set())
         signal.signal(signal.SIGCHLD, lambda *_: None)  # with a handler, it wakes us
         with contextlib.closing(AuditLog(self.settings.ledger_url)) as audit:
@@ -139,10 +148,13 @@ class Supervisor:
         return 0
 
     def _bind_ports(self) -> None:
-        """Before anything is started, so that a port that is taken is said at once; who calls while a process restarts, waits."""
+        """Bind all ports before any process starts, so that a used port is reported at once.
+
+        A caller during the restart of a process waits in the backlog.
+        """
         api = self.settings.api
         if api.is_tls:
-            WebTls(api)  # files that are not usable are said here
+            WebTls(api)  # unusable files are reported here
         dicom = dicom_ports(self.settings) if self._runs("listener") else []
         require_distinct([api_port(self.settings), *dicom])
         for role in ("api", "health"):
@@ -155,12 +167,16 @@ class Supervisor:
         if receive.processes > 1:
             self._census = Census(receive.processes, self.settings.limited_senders)
         if receive.tls_port:
-            ServerTls(receive).warn_if_expired()  # files that are not usable are said here, and not by each listener
+            # unusable files are reported here, and not by each listener
+            ServerTls(receive).warn_if_expired()
         for port in dicom_ports(self.settings):
             self._listening[_TLS if port.name == "tls_port" else "listener"] = bind_port(self.settings, port)
 
     def _plan(self) -> Sequence[tuple[str, int]]:
-        """Processes of these roles, in the order of starting: listeners first, so that no image waits for a model to load."""
+        """Return the processes of these roles, in the order of starting.
+
+        Listeners come first, so that no image waits for a model to load.
+        """
         settings, served = self.settings, roles.of(self.role)
         plan = [
             ("listener", "listener", settings.receive.processes),
@@ -198,16 +214,19 @@ class Supervisor:
             self._triton.start()
 
     def _may_start(self, child: Child) -> bool:
-        """An analyser needs to know where Triton is."""
+        """Return whether the child may start: an analyser needs the address of Triton."""
         return child.role != "analyser" or self._triton is None or bool(self._triton.url)
 
     @property
     def _triton_url(self) -> str:
-        """Where the embedded server listens; empty until it has been ready once, and where others run the models."""
+        """The address of the embedded server.
+
+        It is empty until the server has been ready once, and where remote Tritons run the models.
+        """
         return "" if self._triton is None else self._triton.url
 
     def _recover_files(self) -> None:
-        """Index what was acknowledged before a crash, before any listener adds to it."""
+        """Index images acknowledged before a crash, before any listener adds to them."""
         archive, ledger = Archive(self.settings.archive_dir), Ledger(self.settings.ledger_url)
         begin_archive(ledger.url, archive)
         recover(self.settings, ledger, archive)
@@ -215,14 +234,15 @@ class Supervisor:
         with contextlib.closing(open_decisions(self.settings)) as decisions:
             try:
                 decisions.settle()
-            except OSError as error:  # readers find a file where it lies, so this is no reason not to serve
+            except OSError as error:  # readers find a file in either place, so the server can start
                 log.error("not_settled", problem=error.strerror, advice="tried again with the next decision on a conflict")
 
     def _embedded_triton(self) -> TritonKeeper | None:
         releases = active_releases(self.settings)
         if self.settings.triton.addresses:
             _require_canaries(releases, self.settings)
-            credentials.read(self.settings.triton)  # said once, here, and not by each analyser that starts
+            # reported once, here, and not by each analyser that starts
+            credentials.read(self.settings.triton)
             return None
         built = self.settings.built_dir
         if missing := [name for name, release in releases.items() if not is_built(release, built)]:
@@ -247,7 +267,8 @@ class Supervisor:
         )
         child.started_at, child.restart_at = time.monotonic(), 0.0
         assert child.process.stdin is not None
-        with contextlib.suppress(BrokenPipeError), child.process.stdin as given:  # it has ended already, as is seen at the next look
+        # it has ended already; the next look finds that
+        with contextlib.suppress(BrokenPipeError), child.process.stdin as given:
             given.write(charge.dump())
         log.info("process_started", name=child.name, pid=child.process.pid)
 
@@ -255,7 +276,7 @@ class Supervisor:
         return self._listening[name].fileno() if name in self._listening else -1
 
     def _watch(self) -> None:
-        """Restart what ends, until told to stop."""
+        """Restart processes that end, until `stop` is set."""
         next_beat, heard_since = 0.0, math.inf
         with_ledger, stranded_watch = Ledger(self.settings.ledger_url), StrandedWatch(self.settings)
         while not self.stop.is_set():
@@ -271,15 +292,21 @@ class Supervisor:
                 next_beat = time.monotonic() + _BEAT_SECONDS
                 heard_since = min(heard_since, time.monotonic()) if self._beat(with_ledger) else math.inf
                 stranded_watch.look(with_ledger)
-                if time.monotonic() - heard_since >= _SILENT_SECONDS:  # else others may have had no chance to be heard
+                # before that, other processes may have had no chance to write a heartbeat
+                if time.monotonic() - heard_since >= _SILENT_SECONDS:
                     bury_silent(with_ledger)
             self._waker.wait(self._seconds_to_look(next_beat))
-        with contextlib.suppress(*AWAY):  # else what its settings name would count for a minute more
+        # otherwise the releases of its settings would count for a minute more
+        with contextlib.suppress(*AWAY):
             with_ledger.forget_processes([_own_name()])
         with_ledger.close()
 
     def _seconds_to_look(self, next_beat: float) -> float:
-        """Where all run, nothing but the next heartbeat has to be waited for: signals, and Triton's keeper, wake us."""
+        """Return the seconds until the next look.
+
+        Where all processes run, only the next heartbeat is due: signals and Triton's keeper wake
+        the supervisor.
+        """
         seconds = max(0.0, next_beat - time.monotonic())
         return seconds if all(child.process is not None for child in self._children) else min(_WATCH_SECONDS, seconds)
 
@@ -300,7 +327,10 @@ class Supervisor:
         child.process, child.restart_at, child.restarts = None, now + pause, child.restarts + 1
 
     def _spawn_or_wait(self, child: Child) -> None:
-        """Without memory or a place for a process it is tried again; the others go on."""
+        """Start a process, or plan a retry if memory or processes are short.
+
+        The other processes continue.
+        """
         try:
             self._spawn(child)
         except OSError as error:
@@ -309,7 +339,7 @@ class Supervisor:
             child.restart_at, child.restarts = time.monotonic() + pause, child.restarts + 1
 
     def _bury(self, child: Child, ledger: Ledger) -> None:
-        """What a dead process leaves behind: leases, a heartbeat, gauges."""
+        """Clear the traces of a dead process: leases, a heartbeat, gauges."""
         assert child.process is not None
         name = process_name(child.role, child.process.pid)
         telemetry.PROCESS_RESTARTS.labels(child.role).inc()
@@ -324,7 +354,7 @@ class Supervisor:
             log.warning("leases_not_ended", name=child.name, error=words_of(error), advice="they lapse by themselves")
 
     def _beat(self, ledger: Ledger) -> bool:
-        """Whether the ledger has taken it."""
+        """Write a heartbeat and return whether the ledger has taken it."""
         try:
             named = in_words(self.settings.active_releases)
             ledger.beat(_own_name(), SUPERVISOR, os.getpid(), started_at=0.0, is_ready=True, detail=named)
@@ -335,7 +365,11 @@ class Supervisor:
         return True
 
     def _give_back(self, killed: Sequence[Child]) -> None:
-        """What they held killed nobody: we did, who would not wait for a receiver that does not answer. The tries count."""
+        """Release leases of processes that we killed at shutdown.
+
+        The attempt still counts, because the process may have waited for a receiver that does not
+        respond.
+        """
         try:
             with contextlib.closing(Ledger(self.settings.ledger_url)) as ledger:
                 for child in killed:
@@ -344,7 +378,10 @@ class Supervisor:
             log.warning("leases_not_ended", error=words_of(error), advice="they lapse by themselves")
 
     def _drain(self) -> None:
-        """Listeners first, so that nothing new comes in; then all others finish what they hold; Triton last."""
+        """Stop listeners first, so that no new object comes in; then all others; Triton last.
+
+        Each process finishes its work.
+        """
         log.info("stopping")
         give_up = time.monotonic() + _DRAIN_SECONDS
         for wave in (("listener", "watcher"), ("analyser", "dispatcher", "api", "health")):
@@ -365,7 +402,10 @@ class Supervisor:
 
 @contextlib.contextmanager
 def _needing_ledger() -> Iterator[None]:
-    """For what a start writes: who finds the ledger away at a start says so and ends, as with one that does not open."""
+    """Raise ConfigurationError if the ledger is away while a start writes to it.
+
+    The start then ends, as with a ledger that does not open.
+    """
     try:
         yield
     except AWAY as error:
@@ -374,10 +414,11 @@ def _needing_ledger() -> Iterator[None]:
 
 
 def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None:
-    """End the leases of processes of this host that died with their supervisor, as when the machine lost its power.
+    """End the leases of processes of this host that died with their supervisor.
 
-    Else a destination waits three minutes for its lane. Of another one that has our host's name, as a container can have, we see no
-    process either, but its heartbeats; where both deceive us, its leases are taken from it as if it had been slow.
+    This happens when the machine loses its power. Otherwise a destination waits three minutes for
+    its lane. A container can have our host's name: we see its heartbeats, but not its processes. If
+    it also sends no heartbeats, its leases are taken from it, as from a slow process.
     """
     try:
         for name, pid in ledger.silent(silent_seconds):
@@ -390,7 +431,11 @@ def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None
 
 
 def _environment() -> dict[str, str]:
-    """For a child: without settings, which it gets by its standard input, and which hold secrets that its own children need not know."""
+    """Return the environment of a child, without settings.
+
+    The child gets its settings by standard input. They hold secrets that its own children do not
+    need.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("HILUM_")}
     return {**_ENVIRONMENT, **kept}
 
@@ -400,7 +445,11 @@ def _own_name() -> str:
 
 
 def _require_canaries(releases: Mapping[str, Release], settings: Settings) -> None:
-    """A Triton of somebody else's is trusted only as far as it gives the known answers, which are recorded when a release is built."""
+    """Raise ConfigurationError for a release without a recorded canary.
+
+    A remote Triton is trusted only as far as it gives the known outputs. They are recorded when a
+    release is built.
+    """
     for release in releases.values():
         read_canary(release, settings.built_dir)
 
@@ -411,7 +460,7 @@ def _process(child: Child) -> subprocess.Popen[bytes]:
 
 
 def _has_finished(child: Child, give_up: float) -> bool:
-    """Wait for a child that was asked to stop; False: its time was over, and it was killed."""
+    """Wait for a child that is stopping; False: its time was over, and it was killed."""
     process = _process(child)
     try:
         process.wait(max(0.1, give_up - time.monotonic()))

@@ -1,6 +1,8 @@
-"""The thread that keeps the embedded tritonserver running: one that hangs while it starts, or never does, holds up nobody else.
+"""The thread that keeps the embedded tritonserver running.
 
-The kernel ends a tritonserver with the thread that started it (`EmbeddedTriton`), so this one lives until both are stopped.
+A server that hangs while it starts, or never starts, delays nothing else. The kernel ends a
+tritonserver with the thread that started it (`EmbeddedTriton`), so this thread lives until both are
+stopped.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ log = telemetry.logger("supervisor")
 
 
 class TritonKeeper:
-    """Start it once. `ready` is called, in its thread, whenever the server has become ready."""
+    """The owner of the thread. Start it once.
+
+    `ready` is called, in the thread, whenever the server has become ready.
+    """
 
     def __init__(self, triton: EmbeddedTriton, ready: Callable[[], None]) -> None:
         self.url = ""
@@ -26,11 +31,11 @@ class TritonKeeper:
         self._thread = threading.Thread(target=self._run, name="triton", daemon=True)
 
     def start(self) -> None:
-        """Begin; `url` is empty until the server has been ready once, and stays the same after."""
+        """Start the thread; `url` is empty until the server has been ready once, then constant."""
         self._thread.start()
 
     def look(self) -> None:
-        """The server may have ended; called by who hears of ended processes."""
+        """Wake the thread if the server has ended; called when a process has ended."""
         if self._triton.poll() is not None:
             self._wake.set()
 
@@ -72,5 +77,8 @@ class TritonKeeper:
 
 
 def _pause(failures: int) -> float:
-    """Seconds until the next try after so many failures in a row: at once after the first."""
+    """Return the seconds until the next attempt after so many failures in a row.
+
+    The attempt after the first failure comes at once.
+    """
     return 0.0 if failures <= 1 else pause_after(failures - 1)

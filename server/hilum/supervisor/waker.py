@@ -1,6 +1,7 @@
-"""What wakes the supervisor: a signal, or another thread. An Event will not do: its lock is no place for a signal handler.
+"""Wake-ups of the supervisor, by a signal or another thread.
 
-A handler runs in the main thread between two instructions of it. If that one holds the Event's lock just then, `set` waits for ever.
+An Event is not suitable. A signal handler runs in the main thread between two of its instructions.
+If the main thread holds the Event's lock at that moment, `set` waits forever.
 """
 
 from __future__ import annotations
@@ -11,28 +12,28 @@ import signal
 
 
 class Waker:
-    """For the main thread, once a process: every signal that has a handler wakes it."""
+    """A wake-up for the main thread, once a process: every signal that has a handler wakes it."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
 
     def wake(self) -> None:
-        """From any thread."""
+        """Wake the main thread, from any thread."""
         try:
             os.write(self._writer, b"\0")
         except BlockingIOError:
-            return  # it is full of reasons to wake up already
+            return  # it is full, so the main thread wakes anyway
 
     def wait(self, seconds: float) -> bool:
-        """Until something wakes us, or so long; whether something did."""
+        """Wait for a wake-up or so many seconds; return whether there was a wake-up."""
         is_woken = bool(select.select([self._reader], [], [], seconds)[0])
         if is_woken:
             os.read(self._reader, 65536)
         return is_woken
 
     def close(self) -> None:
-        """Signals go unheard again."""
+        """Stop receiving signals."""
         signal.set_wakeup_fd(-1)
         os.close(self._reader)
         os.close(self._writer)
