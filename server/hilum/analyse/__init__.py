@@ -1,1 +1,1 @@
-"""Images to numbers: decode, prepare, batch, ask Triton. `gateway` is the one way to Triton."""
+"""Inference: decode, prepare, batch, send to Triton. Only `gateway` calls Triton."""

@@ -1,7 +1,7 @@
-"""The analyse stage: a stored image becomes a reading, or an honest end without one.
+"""The analyse stage: a stored image becomes a reading, or ends with a reason.
 
-decode → modality LUT → VOI → polarity → geometry → wire tensor, in a decode process; then a batch through Triton. An image is
-decoded once for all releases that are due.
+decode → modality LUT → VOI → polarity → geometry → wire tensor, in a decode process; then a batch
+through Triton. An image is decoded once for all releases that are due.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hilum.settings import Analyse, Guard
 
 Explain = Callable[[ReadingJob], Awaitable[NotAnalysed | Retry]]
 Specs = dict[str, Mapping[str, object]]
-"""Release to the mapping of its InputSpec."""
+"""The mapping of each release's InputSpec."""
 
 
 async def _not_configured(job: ReadingJob) -> NotAnalysed:
@@ -34,9 +34,10 @@ async def _not_configured(job: ReadingJob) -> NotAnalysed:
 
 
 class Analyser:
-    """Handles claimed readings. `find` gives the file of an instance, or raises OSError.
+    """The handler of claimed readings. `find` gives the file of an instance, or raises OSError.
 
-    `explain` says what becomes of a reading by a release that is not here. Releases come and go while it serves.
+    `explain` returns the end of a reading by a release that is not loaded here. Releases are added
+    and removed while it serves.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Analyser:
 
     @property
     def releases(self) -> frozenset[str]:
-        """Those that are here now."""
+        """The releases that are loaded now."""
         return frozenset(self._releases)
 
     def add(self, release: Release) -> None:
@@ -72,26 +73,26 @@ class Analyser:
         self._pump(release.id)
 
     def remove(self, name: str) -> None:
-        """Read with it no more. What waits for it is given back."""
+        """Stop reading with this release. Waiting images are given back."""
         del self._releases[name]
         self._batchers.pop(name).close()
         if pump := self._pumps.pop(name, None):
             pump.cancel()
 
     async def serve_batches(self) -> None:
-        """Run all batchers; for ever."""
+        """Run all batchers, forever."""
         async with asyncio.TaskGroup() as self._group:
             for name in self._batchers:
                 self._pump(name)
             await asyncio.Event().wait()
 
     def _pump(self, name: str) -> None:
-        """Batches are formed once the group is there."""
+        """Start the batcher's task if the group exists; `serve_batches` starts the others."""
         if self._group is not None:
             self._pumps[name] = self._group.create_task(self._batchers[name].run())
 
     async def handle(self, job: Job) -> Advance:
-        """One reading. Raises NotAnalysed, Retry or WorkerDied."""
+        """Return the outcome of one reading. Raises NotAnalysed, Retry or WorkerDied."""
         assert isinstance(job, ReadingJob)
         release = self._releases.get(job.release)
         if release is None:
@@ -106,7 +107,11 @@ class Analyser:
         return Advance(ReadingState.ANALYSED, _values(release, ready, inferred, started))
 
     async def _prepare(self, instance: Instance, release: Release, *, is_suspect: bool) -> Ready:
-        """This release's tensor. Jobs of one image that start in the same turn of the loop share one decoding, which starts in the next."""
+        """Return this release's tensor.
+
+        Jobs of one image that start in the same turn of the loop share one decoding, which starts
+        in the next.
+        """
         if is_suspect:
             self._suspects.add(instance.id)
         if instance.id not in self._due:
@@ -136,7 +141,7 @@ class Analyser:
             settle(asking, Answer(dict.fromkeys(specs, missing)))
         except OSError as error:
             settle(asking, not_read(error.errno or 0))
-        except Exception as error:  # noqa: BLE001 - nobody waits for a callback: it belongs to the readings of this image
+        except Exception as error:  # noqa: BLE001 - nothing awaits a callback: the error belongs to the readings of this image
             settle(asking, error)
         else:
             self._pool.begin(request, asking, is_suspect=is_suspect)
@@ -157,14 +162,17 @@ class Analyser:
 
 
 def _observe_decoding(answer: Answer) -> None:
-    """Once for all releases of an image."""
+    """Record the decoding time once for all releases of an image."""
     first = next((item for item in answer.values() if isinstance(item, Ready)), None)
     if first is not None:
         telemetry.DECODE_SECONDS.observe(first.decode_seconds)
 
 
 def _write_spans(above: tracing.Place, ready: Ready, ended: float) -> None:
-    """Both were done in a decode process, one after the other; for several releases the decoding was one."""
+    """Write the spans of decoding and preparing, which follow each other in a decode process.
+
+    Several releases share one decoding.
+    """
     prepared, decoded = ended - ready.prepare_seconds, ended - ready.prepare_seconds - ready.decode_seconds
     for name, began, end in (("decode", decoded, prepared), ("prepare", prepared, ended)):
         tracing.write(tracing.Ended(tracing.new_place(above.trace), above.span, name, began, end))
@@ -178,7 +186,7 @@ def _why_missing(instance: Instance) -> str:
 
 
 def _values(release: Release, ready: Ready, inferred: Inferred, started: float) -> dict[str, object]:
-    """Columns of an analysed reading. Times in seconds."""
+    """Return the columns of an analysed reading. Times in seconds."""
     return {
         "logits": inferred.logits.tolist(),
         **({} if inferred.member_logits is None else {"member_logits": inferred.member_logits.tolist()}),

@@ -1,4 +1,7 @@
-"""What Triton says, as the analyser takes it: an answer that was checked, or an error that says whether to try again."""
+"""Triton's responses as the analyser takes them: a checked result, or an error.
+
+The error shows whether to try again.
+"""
 
 from __future__ import annotations
 
@@ -39,12 +42,19 @@ class KnownAnswer(Protocol):
         """Largest allowed difference of a logit."""
 
     def broken_maps(self, logits: Array, cam: Array | None) -> str | None:
-        """None where (B, L, h, w) maps add up to (B, L) logits, or where there are none. Else what is wrong."""
+        """Return the fault of the maps, or None.
+
+        None: (B, L, h, w) maps add up to (B, L) logits, or there are no maps.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """(B, L) float32 and, where the release has them, maps (B, L, h, w) float16 and the members' logits (B, k, L) float32."""
+    """The outputs for a batch: (B, L) float32 logits.
+
+    Where the release has them, also maps (B, L, h, w) float16 and the members' logits (B, k, L)
+    float32.
+    """
 
     logits: Array
     cam: Array | None
@@ -52,22 +62,25 @@ class Inference:
 
 
 class Away(Retry):
-    """This Triton did not answer, or not in time. Another one may."""
+    """This Triton did not respond, or not in time. Another one may."""
 
     def __init__(self, detail: str, after_seconds: float | None = None) -> None:
         super().__init__(detail, after_seconds, is_outage=True)
 
 
 class NotLoaded(Away):
-    """This Triton answers, but does not have the release."""
+    """This Triton responds, but does not have the release."""
 
 
 class WrongAnswer(RuntimeError):
-    """Triton answered, but not with what the release promises: a broken engine, never a number to report."""
+    """Triton's response does not match the release: a broken engine, never a number to report."""
 
 
 def canary_problem(release: Release, inference: Inference, canary: KnownAnswer) -> str | None:
-    """None: these are the logits that the release gives for its canary, and its maps add up to them. Else what is wrong, for people."""
+    """Return the fault in the canary's result, for people, or None.
+
+    None: these are the logits that the release gives for its canary, and its maps add up to them.
+    """
     worst = float(np.abs(inference.logits - canary.logits).max())
     if worst <= canary.tolerance:
         broken = canary.broken_maps(inference.logits, inference.cam)
@@ -77,7 +90,10 @@ def canary_problem(release: Release, inference: Inference, canary: KnownAnswer) 
 
 
 def explained(status: str, message: str, release: Release, url: str) -> Exception:
-    """What the pipeline shall do about an error of the Triton at `url`; it quotes no tensor, so it holds no patient data."""
+    """Return the exception for an error of the Triton at `url`.
+
+    It quotes no tensor, so it holds no patient data.
+    """
     if any(sign in message for sign in _NOT_LOADED) or "failed to load" in message:
         advice = f"build it (`hilum models build {release.id}`), and load {release.triton_name} or restart that Triton"
         return NotLoaded(f"{release.id} is not loaded in the Triton at {url} ({first_line(message)}): {advice}")
@@ -90,12 +106,12 @@ def explained(status: str, message: str, release: Release, url: str) -> Exceptio
 
 
 def first_line(message: str) -> str:
-    """Of a message of Triton's, short enough for a row."""
+    """Return the first line of a message of Triton's, short enough for a row."""
     return message.strip().splitlines()[0][:200] if message.strip() else "no message"
 
 
 def checked_logits(logits: Array | None, release: Release, images: int) -> Array:
-    """(B, L) float32, finite, or WrongAnswer."""
+    """Return (B, L) float32, finite. Raises WrongAnswer."""
     wanted = (images, len(release.labels))
     if logits is None or logits.shape != wanted or logits.dtype != np.float32:
         found = "nothing" if logits is None else f"{logits.dtype} {logits.shape}"
@@ -107,7 +123,10 @@ def checked_logits(logits: Array | None, release: Release, images: int) -> Array
 
 
 def checked_cam(cam: Array | None, release: Release, images: int) -> Array:
-    """(B, L, h, w), or WrongAnswer. Whether maps add up to logits is the canary's to say."""
+    """Return (B, L, h, w). Raises WrongAnswer.
+
+    The canary decides whether maps add up to logits.
+    """
     wanted = (images, len(release.labels))
     if cam is None or cam.ndim != 4 or cam.shape[:2] != wanted or cam.size == 0:
         found = "nothing" if cam is None else f"{cam.dtype} {cam.shape}"
@@ -116,7 +135,7 @@ def checked_cam(cam: Array | None, release: Release, images: int) -> Array:
 
 
 def checked_members(logits: Array | None, release: Release, images: int) -> Array:
-    """(B, k, L) finite, or WrongAnswer."""
+    """Return (B, k, L), finite. Raises WrongAnswer."""
     wanted = (images, len(release.members), len(release.labels))
     if logits is None or logits.shape != wanted:
         found = "nothing" if logits is None else f"{logits.dtype} {logits.shape}"

@@ -1,7 +1,8 @@
 """Batches across images and studies, for one release.
 
-A batch leaves when the engine is free or the batch is full: waiting for more while the engine idles gains nothing, and while it
-works the next batch fills by itself. Two in flight keep it busy during the hop.
+A batch leaves when the engine is free or the batch is full. Waiting for more images while the
+engine is idle gains nothing; while it works, the next batch fills by itself. Two batches in flight
+keep it busy during the transfer.
 """
 
 from __future__ import annotations
@@ -40,15 +41,18 @@ class Inference(Protocol):
 
 
 class Gateway(Protocol):
-    """What carries a batch to the engine. Raises Retry when it may work later."""
+    """The interface to the engine. Raises Retry when it may work later."""
 
     async def infer(self, release: Release, batch: Sequence[Array]) -> Inference:
-        """(C, H, W) of each image → logits and class activation maps."""
+        """Return logits and class activation maps for the (C, H, W) of each image."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inferred:
-    """One image's share of a batch: (L,) logits, (L, h, w) maps, (k, L) logits of members, the batch's wall time and size."""
+    """One image's share of a batch: (L,) logits, (L, h, w) maps, (k, L) logits of members.
+
+    `seconds` and `batch_size` are those of the batch.
+    """
 
     logits: Array
     cam: Array | None
@@ -58,17 +62,20 @@ class Inferred:
 
 
 class _Waiting(NamedTuple):
-    """In the order in which they leave: no two have the same `order`, so what follows is never compared."""
+    """An entry of the queue, sorted by the order of leaving.
+
+    No two have the same `order`, so the fields after it are never compared.
+    """
 
     lane: Lane
     order: int
     tensor: Array
     answer: asyncio.Future[Inferred]
-    place: tracing.Place | None  # whose tensor it is
+    place: tracing.Place | None  # of the image with this tensor
 
 
 class Batcher:
-    """Serves one release until cancelled; urgent images overtake."""
+    """The queue of one release, served until cancelled; urgent images overtake."""
 
     def __init__(self, release: Release, gateway: Gateway, batches_in_flight: int) -> None:
         self._release, self._gateway = release, gateway
@@ -78,20 +85,21 @@ class Batcher:
         self._sending: set[asyncio.Task[None]] = set()
 
     async def infer(self, tensor: Array, lane: Lane) -> Inferred:
-        """(C, H, W) → its share of the batch that it goes with. Raises what the gateway raises."""
+        """Return the share of a batch for a (C, H, W) tensor. Raises the gateway's errors."""
         answer: asyncio.Future[Inferred] = asyncio.get_running_loop().create_future()
         self._queue.put_nowait(_Waiting(lane, next(self._order), tensor, answer, tracing.here()))
         return await answer
 
     def close(self) -> None:
-        """Take no more: what waits is to be tried again. What is on its way is finished."""
+        """Take no more images: waiting ones raise Retry, batches in flight are finished."""
         while not self._queue.empty():
             settle(self._queue.get_nowait().answer, Retry(f"{self._release.id} is being unloaded", after_seconds=1.0, is_outage=True))
 
     async def run(self) -> None:
-        """Form and send batches for ever."""
+        """Form and send batches, forever."""
         while True:
-            await self._slots.acquire()  # before the queue: whoever is most urgent when the slot comes free goes first
+            # before the queue: the most urgent image when the slot comes free goes first
+            await self._slots.acquire()
             batch = [await self._queue.get()]
             while len(batch) < self._release.max_batch and not self._queue.empty():
                 batch.append(self._queue.get_nowait())
@@ -106,7 +114,7 @@ class Batcher:
             inference = await self._gateway.infer(self._release, [item.tensor for item in batch])
             seconds = time.perf_counter() - started
             shares = [_share(inference, index, seconds, len(batch)) for index in range(len(batch))]
-        except Exception as error:  # noqa: BLE001 - whatever it is belongs to the images of this batch; the loop decides
+        except Exception as error:  # noqa: BLE001 - any error belongs to the images of this batch; the loop decides
             for item in batch:
                 settle(item.answer, error)
             return
@@ -121,7 +129,10 @@ class Batcher:
 
 
 class _Spans:
-    """One batch in the traces of its images. A request has one parent: Triton's own spans go into the first one's trace."""
+    """The spans of one batch in the traces of its images.
+
+    A request has one parent: Triton's own spans go into the first one's trace.
+    """
 
     def __init__(self, above: Sequence[tracing.Place], release: str, batch_size: int) -> None:
         self._began = time.time()
@@ -137,7 +148,7 @@ class _Spans:
 
 
 def _share(inference: Inference, index: int, seconds: float, batch_size: int) -> Inferred:
-    """One image's. Raises IndexError where the answer is shorter than the batch."""
+    """Return one image's share. Raises IndexError where the result is shorter than the batch."""
     cam = None if inference.cam is None else inference.cam[index]
     members = None if inference.member_logits is None else inference.member_logits[index]
     return Inferred(inference.logits[index], cam, seconds, batch_size, members)

@@ -16,9 +16,10 @@ _TARGET_NAME: Final = "grpc.ssl_target_name_override"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """PEM texts. `authorities` None: the system's. `certificate` None: we show none.
+    """PEM texts and a token for a Triton.
 
-    `server_name`: the name in Triton's certificate; empty: the host of the address.
+    `authorities` None: the system's. `certificate` None: we present no certificate. `server_name`:
+    the name in Triton's certificate; empty: the host of the address.
     """
 
     authorities: bytes | None
@@ -28,7 +29,7 @@ class Credentials:
     token: str = field(repr=False)
 
     def channel(self) -> Any:  # noqa: ANN401 - grpc has no types
-        """As gRPC takes them. The token goes with each call, and over TLS only."""
+        """Return credentials for gRPC. The token goes with each call, and over TLS only."""
         import grpc  # noqa: PLC0415 - the supervisor reads credentials, too, and does without gRPC
 
         made = grpc.ssl_channel_credentials(self.authorities, self.key, self.certificate)
@@ -36,12 +37,15 @@ class Credentials:
 
     @property
     def options(self) -> tuple[tuple[str, str], ...]:
-        """Of the channel."""
+        """Options of the channel."""
         return ((_TARGET_NAME, self.server_name),) if self.server_name else ()
 
 
 def read(settings: Triton) -> Credentials | None:
-    """None: calls are not encrypted. Raises ConfigurationError: a file cannot be used."""
+    """Return the credentials; None: calls are not encrypted.
+
+    Raises ConfigurationError where a file cannot be used.
+    """
     if not settings.tls:
         return None
     try:
@@ -60,7 +64,10 @@ def _files(settings: Triton) -> list[Path]:
 
 
 def _require_usable(settings: Triton) -> None:
-    """Raise what OpenSSL finds wrong. gRPC would only fail at each connection, without a reason."""
+    """Raise OpenSSL's error for unusable files.
+
+    gRPC would only fail at each connection, without a reason.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if settings.ca_file is not None:
         context.load_verify_locations(settings.ca_file)
@@ -69,7 +76,7 @@ def _require_usable(settings: Triton) -> None:
 
 
 def _token(settings: Triton) -> str:
-    """A file ends with a line end. Raises OSError, ValueError."""
+    """Return the token, without the line end of its file. Raises OSError, ValueError."""
     if settings.token_file is None:
         return settings.token
     token = printable_token(settings.token_file.read_text(encoding="utf-8").rstrip("\r\n"))

@@ -1,7 +1,8 @@
-"""Decode processes. While many images wait, one is asked for a few at once; a crash or a hang still names the image that caused it.
+"""Decode processes; a crash or a hang is attributed to the image that caused it.
 
-A process says in an image's slot that it begins with it; what it was asked for besides is asked again. An image that has broken a
-process is tried again in one of its own, one such image at a time: those that work are for the others.
+While many images wait, one process gets a few at once. A process marks an image's slot when it
+begins with it, and its other images are requested again. An image that has broken a process is
+tried again in a separate process, one such image at a time, so that the others keep working.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from hilum.analyse.unread import not_read
 from hilum.analyse.worker import Answer, Checked, Decoded, Prepare, Questions, Request, Said, Slotted, SpecCheck, Unread, load, with_arrays
 from hilum.errors import Retry, WorkerDied
 
-_BUSY_SECONDS: Final = 5.0  # until an image that has broken a process is tried again, while another one is
+# until an image that has broken a process is tried again, while another one is tried
+_BUSY_SECONDS: Final = 5.0
 _TOGETHER: Final = 4  # requests in one message, at most: more save little
 log = telemetry.logger("analyse")
 
@@ -33,10 +35,11 @@ class _Asked(NamedTuple):
 
 
 class DecodePool:
-    """As many decode processes as asked for (0: one fewer than the cores, at least one).
+    """A pool of decode processes (0: one fewer than the cores, at least one).
 
-    `prepare` makes tensors of stored values where decode processes leave that to a device; it is called in a thread of its own.
-    `load_codecs` runs in each process and gives what answers its requests; a test gives another one, which must be importable there.
+    `prepare` makes tensors of stored values where decode processes leave that to a device; it is
+    called in a thread of its own. `load_codecs` runs in each process and returns the handler of its
+    requests; a test gives another one, which must be importable there.
     """
 
     def __init__(
@@ -51,10 +54,11 @@ class DecodePool:
     ) -> None:
         self._seconds, self._prepare = seconds_per_image, prepare
         self._count = processes or max(1, (os.cpu_count() or 2) - 1)
-        # Where a device prepares, a slot holds an image until it has, in memory that is not paged out: no more of them than one in
-        # addition to those that work at once, so that the next image is decoded while it works.
+        # Where a device prepares, a slot in page-locked memory holds an image until then. One slot
+        # more than the images that work at once is enough: the next image is decoded while the
+        # device works.
         self._together = _TOGETHER if prepare is None else 1
-        # One more is for an image that is tried apart.
+        # One more slot is for an image that is tried apart.
         self._slots = SlotMemory(Area(self._count * self._together + (prepare is not None) + 1, slot_bytes))
         self._free: asyncio.Queue[Lease] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(self._count + 1, thread_name_prefix="decode")
@@ -83,16 +87,20 @@ class DecodePool:
             serving.add_done_callback(_end_with)
 
     async def ask(self, request: Request, *, is_suspect: bool = False) -> Answer:
-        """A tensor, or a reason, for each release of the request. Raises WorkerDied; a new process takes the dead one's place.
+        """Return a tensor, or a reason, for each release of the request.
 
-        `is_suspect`: it has broken a process before. Raises Retry while another such image is tried.
+        Raises WorkerDied; a new process takes the dead one's place. `is_suspect`: it has broken a
+        process before. Raises Retry while another such image is tried.
         """
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self.begin(request, answer, is_suspect=is_suspect)
         return await answer
 
     def begin(self, request: Request, answer: asyncio.Future[Answer], *, is_suspect: bool = False) -> None:
-        """`ask` without a task: the answer, or what it raises, goes there. In the loop's thread."""
+        """Do as `ask` without a task: the result or the error goes into the future.
+
+        Call it in the loop's thread.
+        """
         if not is_suspect:
             self._waiting.put_nowait((request, answer))
         elif self._is_trying:
@@ -102,7 +110,10 @@ class DecodePool:
             self._suspects.put_nowait((request, answer))
 
     async def check(self, check: SpecCheck, on_device: Callable[[SpecCheck], Checked] | None = None) -> Checked:
-        """Where tensors are prepared: in one of the decode processes, or, where `on_device` does it, in the device's thread."""
+        """Check a spec where tensors are prepared.
+
+        That is one of the decode processes, or the device's thread if `on_device` is given.
+        """
         if on_device is not None:
             return await asyncio.get_running_loop().run_in_executor(self._device, on_device, check)
         checked: asyncio.Future[Checked] = asyncio.get_running_loop().create_future()
@@ -110,13 +121,16 @@ class DecodePool:
         return await checked
 
     async def _serve(self, worker: DecodeProcess) -> None:
-        """Each request to its end, also if nobody waits any more: else the next would get the answer to this one."""
+        """Finish each request, even if its caller is gone.
+
+        The next request would otherwise get the result of this one.
+        """
         again: list[_Asked] = []
         while True:
             again = await self._ask_all(worker, again or await self._next(), is_again=bool(again))
 
     async def _serve_apart(self) -> None:
-        """One image that has broken a process before at a time, each in a process that ends with it."""
+        """Try one suspect image at a time, each in a process that ends with it."""
         while True:
             request, answer = await self._suspects.get()
             left = [_Asked(request, answer, await self._free.get())]
@@ -127,14 +141,18 @@ class DecodePool:
             await self._apart.end()
 
     async def _next(self) -> list[_Asked]:
-        """What waits longest. One of several processes takes half of its share of what waits, so that all are busy to the end."""
+        """Return the images that wait longest.
+
+        Each of several processes takes half of its share of the waiting images, so that all are
+        busy to the end.
+        """
         first = await self._waiting.get()
         count = min(self._together, (self._waiting.qsize() + 1) // (2 * self._count if self._count > 1 else 1))
         taken = [first, *(self._waiting.get_nowait() for _ in range(count - 1))]
         return [_Asked(request, answer, await self._free.get()) for request, answer in taken]
 
     async def _ask_all(self, worker: DecodeProcess, group: list[_Asked], *, is_again: bool) -> list[_Asked]:
-        """What is to be asked again: it was in the hands of a process that broke at another image."""
+        """Return the images to request again, after a process broke at another image."""
         left = list(group)
         try:
             await worker.ask([(item.lease, self._questions.of(item.request)) for item in group])
@@ -152,8 +170,8 @@ class DecodePool:
                 else "it was at no image; those that it had are asked for again",
             )
             return [_Asked(item.request, item.answer, item.lease.next) for item in left if item not in begun]
-        except Exception as error:  # noqa: BLE001 - whatever it is belongs to these images; the loop decides
-            worker.kill()  # it may be about to answer
+        except Exception as error:  # noqa: BLE001 - any error belongs to these images; the loop decides
+            worker.kill()  # it may be about to send a result
             self._end(left, error)
         return []
 
@@ -181,7 +199,7 @@ class DecodePool:
         return with_arrays(slotted.answer, [array.copy() for array in arrays])
 
     def _prepare_on_device(self, asked: _Asked, decoded: Decoded) -> None:
-        """In a thread; the slot is free when it is done."""
+        """Prepare an image in a thread; its slot is free afterwards."""
         assert isinstance(asked.request, Request)
         assert self._prepare is not None, "ask for what is decoded only with a device that prepares it"
         preparing = asyncio.get_running_loop().run_in_executor(self._device, _outcome, partial(self._prepare, asked.request, decoded))
@@ -204,15 +222,21 @@ class DecodePool:
 
 
 def _outcome(prepare: Callable[[], Answer]) -> Answer | Exception:
-    """What it gives, or raises: an executor's future never ends with StopIteration, so that the slot would be lent for ever."""
+    """Return the result, or the error as a value.
+
+    An executor's future never ends with StopIteration, so the slot would never be free again.
+    """
     try:
         return prepare()
-    except Exception as error:  # noqa: BLE001 - whatever it is belongs to the image
+    except Exception as error:  # noqa: BLE001 - any error belongs to the image
         return error
 
 
 def _end_with(serving: asyncio.Task[None]) -> None:
-    """A bug of ours: images would wait for ever for whoever should ask a process, so this one ends, and the supervisor starts another."""
+    """End the process if a serving task has died, which is a bug.
+
+    Its images would otherwise wait forever. The supervisor starts another process.
+    """
     if not serving.cancelled() and (error := serving.exception()) is not None:
         log.critical("decode_pool_broken", problem=telemetry.traceback_without_messages(error))
         raise SystemExit(1)

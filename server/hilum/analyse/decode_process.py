@@ -1,4 +1,4 @@
-"""One decode process: started, asked, ended. A crash or a hang names the image that caused it."""
+"""One decode process: start, requests, end. A crash or a hang names the image that caused it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,34 @@ from hilum.analyse.slots import SlotMemory
 from hilum.analyse.worker import Asked, Broken, Prepare, Said, load, serve
 from hilum.errors import Retry, WorkerDied
 
-_SPAWN = multiprocessing.get_context("spawn")  # fork after torch's threads have started can deadlock
+# fork after torch's threads have started can deadlock
+_SPAWN = multiprocessing.get_context("spawn")
 _START_SECONDS = 120.0
 _END_SECONDS = 1.0
 log = telemetry.logger("analyse")
 
 
 class DecodeProcess:
-    """One spawned process and the pipe to it, for one event loop. It starts and ends in a thread of `threads`."""
+    """One spawned process and its pipe, for one event loop.
+
+    It starts and ends in a thread of `threads`.
+    """
 
     def __init__(self, slots: SlotMemory, threads: Executor, load_codecs: Callable[[], Prepare] = load, maximum_pixels: int = 0) -> None:
-        """`maximum_pixels`: it may take what a picture of that size does; 0: as much as there is."""
+        """Keep the parameters; nothing is started.
+
+        `maximum_pixels`: the process may take the memory that a picture of that size needs; 0: all
+        memory there is.
+        """
         self._slots, self._threads, self._load_codecs, self._maximum_pixels = slots, threads, load_codecs, maximum_pixels
         self._process: BaseProcess | None = None
         self._pipe: Pipe | None = None
 
     async def start(self) -> None:
-        """Start, and wait until its imports are done. Raises Retry if it cannot: no image has anything to do with that."""
+        """Start, and wait until the imports are done.
+
+        Raises Retry if that fails: the images are not the cause.
+        """
         self._pipe = await Pipe.of(await asyncio.get_running_loop().run_in_executor(self._threads, self._started))
 
     def _started(self) -> Connection:
@@ -57,16 +68,22 @@ class DecodeProcess:
         return ours
 
     async def ask(self, asked: Asked) -> None:
-        """Start it again before, if it is gone: it may have died idle, which is no fault of these images. Raises Retry if it cannot."""
+        """Send requests, after a restart if the process is gone. Raises Retry if it cannot start.
+
+        It may have died while idle, which is no fault of these images.
+        """
         if self._pipe is None or self._pipe.is_lost:
             await self.end()
             await self.start()
         assert self._pipe is not None
-        with contextlib.suppress(EOFError):  # `hear` says it
+        with contextlib.suppress(EOFError):  # `hear` raises it
             self._pipe.ask(asked)
 
     async def hear(self, seconds: float) -> list[Said]:
-        """The next answers, in order. Raises WorkerDied if the process crashes or says nothing for `seconds`; it is gone then."""
+        """Return the next results, in order.
+
+        Raises WorkerDied if the process crashes or sends nothing for `seconds`; it has then ended.
+        """
         assert self._pipe is not None
         try:
             said: list[Said] | Broken = await self._pipe.hear(seconds)
@@ -82,18 +99,18 @@ class DecodeProcess:
         raise WorkerDied(why)
 
     def _how_it_ended(self) -> str:
-        """Exit status, or the signal as a negative number, as multiprocessing gives it."""
+        """Return the exit status; a signal is a negative number, as in multiprocessing."""
         assert self._process is not None
         self._process.join(_END_SECONDS)
         return f"ended with status {self._process.exitcode}"
 
     async def end(self) -> None:
-        """End it at once; the next `ask` starts it again."""
+        """End the process at once; the next `ask` starts it again."""
         self._close()
         await asyncio.get_running_loop().run_in_executor(self._threads, self._ended)
 
     def kill(self) -> None:
-        """End it at once, in the loop's thread."""
+        """End the process at once, in the loop's thread."""
         self._close()
         self._ended()
 
@@ -103,7 +120,8 @@ class DecodeProcess:
         self._pipe = None
 
     def _ended(self) -> None:
-        process, self._process = self._process, None  # at once: when the pool stops, a thread may be at it as well
+        # at once: when the pool stops, a thread may end it as well
+        process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.join()

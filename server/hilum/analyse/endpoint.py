@@ -1,7 +1,8 @@
-"""One Triton of those that serve: which releases it has proved, what is under way there, and what is wrong with it.
+"""One Triton: the releases that it has verified, its requests in flight, and its problems.
 
-A circuit breaker in two steps: a release whose request met an outage is served no more until its canary passes again, and no request
-at all goes to an address where nobody answers. So a Triton that hangs costs the requests under way one deadline, and nobody else any.
+It is a circuit breaker in two steps. A release whose request met an outage is not served until its
+canary passes again. An address that does not respond gets no request at all. So a Triton that hangs
+costs the requests in flight one deadline, and no others.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from hilum.analyse.regions import Batch
 from hilum.domain import Release
 from hilum.errors import Retry
 
-_NOBODY: Final = ""  # the key of what is wrong with the Triton itself, beside those of its releases
+_NOBODY: Final = ""  # the key of problems of the Triton itself, beside those of its releases
 log = telemetry.logger("analyse")
 
 
 class Endpoint:
-    """Fit for a release once it has given the release's known answer, and as long as it answers."""
+    """An endpoint, fit for a release that has given its known result, while it responds."""
 
     def __init__(
         self, name: str, url: str, deadline_seconds: float, *, shares_memory: bool = False, credentials: Credentials | None = None
@@ -39,7 +40,7 @@ class Endpoint:
 
     @property
     def is_open(self) -> bool:
-        """The breaker: nobody answered the last knock, so nothing is sent."""
+        """Whether the breaker is open: the last probe got no response, so nothing is sent."""
         return _NOBODY in self._problems
 
     @property
@@ -49,16 +50,22 @@ class Endpoint:
 
     @property
     def problem(self) -> str:
-        """What keeps it, or a release on it, out of service, for people; empty: nothing that is known. Any thread may ask."""
+        """The problem of the endpoint or of its releases, for people; empty: no known problem.
+
+        Any thread may read it.
+        """
         problems = dict(self._problems)
         return problems.get(_NOBODY) or "; ".join(problems.values())
 
     def serves(self, release: Release) -> bool:
-        """Whether batches of this release may go there."""
+        """Return whether batches of this release may go there."""
         return not self.is_open and release.id in self._proved
 
     async def infer(self, release: Release, batch: Batch) -> Inference:
-        """As the gateway's, and counted. After an outage the release has to prove itself again."""
+        """Run the gateway's `infer` and count it.
+
+        After an outage the release has to be verified again.
+        """
         self._under_way(1)
         try:
             inference = await self.gateway.infer(release, batch)
@@ -73,27 +80,30 @@ class Endpoint:
         return inference
 
     async def knock(self) -> bool:
-        """Whether anybody answers; that decides about the breaker."""
+        """Return whether the Triton responds, and set the breaker accordingly."""
         is_live = await self.gateway.is_live()
         self._note(_NOBODY, None if is_live else f"Triton at {self._url} does not answer: is it running there?")
         return is_live
 
     async def load(self, release: Release) -> None:
-        """Unless it is loaded. Raises Retry."""
+        """Load the release unless it is loaded. Raises Retry."""
         if not await self.knock():
             raise Away(self.problem)
         if not await self.gateway.is_loaded(release):
             await self.gateway.load(release)
 
     async def check(self, release: Release, canary: KnownAnswer) -> str | None:
-        """Load the release where that is needed, and send its canary. None: it serves now. Else what is wrong, for people."""
+        """Load the release where that is needed, and send its canary.
+
+        None: the release is served from now on. Else the problem, for people.
+        """
         async with self._checking:
             problem = await self._check(release, canary)
         self._settle(release, problem)
         return problem
 
     async def look_for_foreign(self, ours: Collection[str]) -> None:
-        """Note models that are loaded and are none of these. Loading a model there runs code."""
+        """Note models that are loaded and are not in `ours`. Loading a model there runs code."""
         served = None if self.is_open else await self.gateway.served()
         if served is None:
             return
@@ -104,7 +114,7 @@ class Endpoint:
         telemetry.TRITON_FOREIGN_MODELS.labels(self.name).set(len(foreign))
 
     def forget(self, release: Release) -> None:
-        """The release is not to be served any more."""
+        """Stop serving the release."""
         self._proved.discard(release.id)
         self._note(release.id, None)
 
@@ -139,7 +149,7 @@ class Endpoint:
 
 
 def _outcome(error: Exception) -> str:
-    """A word of the metric for what did not end as `answered`."""
+    """Return the metric's word for an outcome other than `answered`."""
     if isinstance(error, NotLoaded):
         return "not_loaded"
     if isinstance(error, Away):

@@ -1,7 +1,9 @@
-"""One Triton or several, as one gateway: a batch goes to the fit endpoint with the least in flight, and once to another when that is away.
+"""One Triton or several, as one gateway.
 
-One that does not answer, or not as its release promises, is left alone and knocked at once a second until it gives the known answers
-again. While none is fit, images wait in the ledger.
+A batch goes to the fit endpoint with the least in flight, and once to another when that one is
+away. An endpoint that does not respond, or not as its release requires, gets no batches. It is
+probed once a second until it gives the known results again. While no endpoint is fit, images wait
+in the ledger.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ from hilum.errors import Retry
 from hilum.settings import is_loopback
 
 _KNOCK_SECONDS: Final = 1.0
-_UNSERVED_SECONDS: Final = 5.0  # until an image is looked at again whose release is out while others are served
+# until an image whose release is out is tried again, while others are served
+_UNSERVED_SECONDS: Final = 5.0
 
 
 class Endpoints:
-    """The gateway of an analyser. `urls`: the name of each endpoint in metrics, and its gRPC address. Make it inside the event loop.
+    """The gateway of an analyser. Make it inside the event loop.
 
-    `shares_memory`: batches go by shared memory to endpoints at a Unix socket or a loopback address.
+    `urls`: the name of each endpoint in metrics, and its gRPC address. `shares_memory`: batches go
+    by shared memory to endpoints at a Unix socket or a loopback address.
     """
 
     def __init__(
@@ -41,33 +45,40 @@ class Endpoints:
         self._turns, self._last_turn = itertools.count(1), dict.fromkeys(urls, 0)
 
     def has_room(self) -> bool:
-        """Whether any endpoint serves any release: if not, whatever is claimed can only be given back."""
+        """Return whether any endpoint serves any release.
+
+        If none does, claimed work can only be given back.
+        """
         return any(endpoint.is_fit for endpoint in self._endpoints)
 
     def require(self, release_id: str) -> None:
-        """Before work is put into an image. Raises Retry when no endpoint serves the release now; one that was never checked passes."""
+        """Raise Retry when no endpoint serves the release now; call it before work on an image.
+
+        A release that was never checked passes.
+        """
         release = self._known[release_id][0] if release_id in self._known else None
         if release is not None and not self._fit(release):
             raise Away(self._why_not(release), _UNSERVED_SECONDS)
 
     def problems(self) -> list[str]:
-        """What is wrong with which endpoint, for people. Any thread may ask."""
+        """Return the problems of each endpoint, for people. Any thread may call it."""
         return [f"Triton {endpoint.name} is out: {endpoint.problem}" for endpoint in self._endpoints if endpoint.problem]
 
     def warnings(self) -> list[str]:
-        """What somebody should look at although every release is served. Any thread may ask."""
+        """Return conditions to look at although every release is served. Any thread may call it."""
         return [f"Triton {each.name} {foreign_in_words(each.foreign)}" for each in self._endpoints if each.foreign]
 
     async def look_for_foreign(self, ours: Collection[str]) -> None:
-        """Models that are loaded and none of these, at every endpoint."""
+        """Note models that are loaded and are not in `ours`, at every endpoint."""
         await asyncio.gather(*(endpoint.look_for_foreign(ours) for endpoint in self._endpoints))
 
     async def infer(self, release: Release, batch: Batch) -> Inference:
-        """(B, C, H, W), or (C, H, W) of each image, in the wire dtype → (B, L) logits.
+        """Return (B, L) logits for (B, C, H, W), or (C, H, W) of each image, in the wire dtype.
 
-        An inference may be repeated, so a batch that was lost is sent again, once.
+        An inference may be repeated, so a lost batch is sent again, once.
 
-        Raises Retry when it may work later, at once when no endpoint serves the release; WrongAnswer as the gateway.
+        Raises Retry when it may work later, at once when no endpoint serves the release;
+        WrongAnswer as the gateway.
         """
         chosen = self._fit(release)
         if not chosen:
@@ -81,36 +92,46 @@ class Endpoints:
         return await self._ask(others[0], release, batch)
 
     async def is_loaded(self, release: Release) -> bool:
-        """Whether every endpoint that answers says so; False when none does."""
+        """Return whether every responding endpoint has the release; False when none responds."""
         asked = self._answering()
         return bool(asked) and all(await asyncio.gather(*(endpoint.gateway.is_loaded(release) for endpoint in asked)))
 
     async def load(self, release: Release) -> None:
-        """At every endpoint that answers. Raises Retry when it worked at none."""
+        """Load the release at every responding endpoint.
+
+        Raises Retry when it worked at no endpoint.
+        """
         await self._everywhere(lambda endpoint: endpoint.load(release))
 
     async def unload(self, release: Release) -> None:
-        """At every endpoint that answers, and check it no more. Raises Retry when it worked at none."""
+        """Unload the release at every responding endpoint, and stop checking it.
+
+        Raises Retry when it worked at no endpoint.
+        """
         self._known.pop(release.id, None)
         for endpoint in self._endpoints:
             endpoint.forget(release)
         await self._everywhere(lambda endpoint: endpoint.gateway.unload(release))
 
     async def heal(self, release: Release) -> None:
-        """Unload and load, at every endpoint that answers. Raises Retry when it worked at none."""
+        """Unload and load at every responding endpoint.
+
+        Raises Retry when it worked at no endpoint.
+        """
         await self._everywhere(lambda endpoint: endpoint.gateway.heal(release))
 
     async def check_canary(self, release: Release, canary: KnownAnswer) -> str | None:
-        """None: an endpoint at least gives the known answer, and serves the release from now on. Else what is wrong, for people.
+        """Return the problem, for people; None: at least one endpoint gives the known result.
 
-        The release is loaded where it is not. An endpoint that fails gets no batch of it until it passes.
+        That endpoint serves the release from now on. The release is loaded where it is missing. An
+        endpoint that fails gets no batch of it until it passes.
         """
         self._known[release.id] = (release, canary)
         problems = await asyncio.gather(*(self._check(endpoint, release, canary) for endpoint in self._endpoints))
         return None if None in problems else "; ".join(str(problem) for problem in problems)
 
     async def close(self) -> None:
-        """Knock no more, and close every channel."""
+        """Stop the probes, and close every channel."""
         mending = list(self._mending.values())
         for task in mending:
             task.cancel()
@@ -124,7 +145,10 @@ class Endpoints:
         return [endpoint for endpoint in self._endpoints if not endpoint.is_open]
 
     def _fit(self, release: Release) -> list[Endpoint]:
-        """Those that serve the release, the best first: least in flight, then the one whose last turn is longest ago."""
+        """Return the endpoints that serve the release, the best first.
+
+        The best has the least in flight, then the longest time since its last turn.
+        """
         fit = [endpoint for endpoint in self._endpoints if endpoint.serves(release)]
         return sorted(fit, key=lambda endpoint: (endpoint.in_flight, self._last_turn[endpoint.name]))
 
@@ -154,7 +178,7 @@ class Endpoints:
             raise failures[0] if failures else Away("; ".join(self.problems()))
 
     def _mend(self, endpoint: Endpoint) -> None:
-        """Knock at it until it gives every known answer again; the first time at once."""
+        """Probe the endpoint until it gives every known result again; the first time at once."""
         if endpoint.name not in self._mending:
             self._mending[endpoint.name] = asyncio.create_task(self._knock(endpoint))
 
@@ -165,7 +189,8 @@ class Endpoints:
                     return
                 await asyncio.sleep(_KNOCK_SECONDS)
         finally:
-            del self._mending[endpoint.name]  # in the turn of the last answer: trouble that comes next finds nobody at it
+            # in the turn of the last result: a later problem starts a new task
+            del self._mending[endpoint.name]
 
     async def _gives_known_answers(self, endpoint: Endpoint) -> bool:
         if not await endpoint.knock():
@@ -175,7 +200,7 @@ class Endpoints:
 
 
 def foreign_in_words(models: Collection[str]) -> str:
-    """What is behind "Triton ... "."""
+    """Return the words after "Triton ... "."""
     return f"has loaded models that are not ours: {', '.join(models)}"
 
 

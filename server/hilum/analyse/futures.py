@@ -1,4 +1,4 @@
-"""What a future is told by whoever works for it."""
+"""Outcomes of futures."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ T = TypeVar("T")
 
 
 def settle(answer: asyncio.Future[T], outcome: T | BaseException) -> None:
-    """Its result, or what is raised where it is awaited; nothing where its caller was cancelled meanwhile."""
+    """Set the future's result or exception; do nothing where its caller was cancelled."""
     if answer.done():
         return
     if isinstance(outcome, StopIteration):
-        # A future refuses it, and whoever awaits it would wait for ever; a coroutine makes the same of it (PEP 479).
+        # A future refuses it, and its caller would wait forever; a coroutine does the same (PEP
+        # 479).
         error = RuntimeError("StopIteration was raised")
         error.__cause__ = outcome
         answer.set_exception(error)

@@ -1,6 +1,7 @@
-"""The way to Triton: the one file that calls it. Batches go in, logits come out, and every failure says whether to try again.
+"""The way to Triton: the only file that calls it.
 
-Bounds, priorities and deadlines live on this side: with a queue policy of its own Triton 2.51 stalls 500 ms at a time.
+Batches go in, logits come out, and every failure shows whether to try again. Bounds, priorities and
+deadlines are on this side: with a queue policy of its own Triton 2.51 stalls 500 ms at a time.
 """
 
 from __future__ import annotations
@@ -37,22 +38,25 @@ _REGION_GONE: Final = "Unable to find shared memory region"
 _CHANNEL: Final = (
     ("grpc.max_send_message_length", -1),
     ("grpc.max_receive_message_length", -1),
-    # gRPC would double its pauses up to two minutes; the images wait on disk, so look for a restarted Triton each second.
+    # gRPC would double its pauses up to two minutes; images wait on disk, so look for a restarted
+    # Triton each second.
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.min_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
-_NOT_SERVED: Final = ("", "UNAVAILABLE")  # it lies in the repository, and was never loaded, or is no more
+# it is in the repository and was never loaded, or is unloaded
+_NOT_SERVED: Final = ("", "UNAVAILABLE")
 _HEAL_SECONDS: Final = 60.0  # a model of 350 MB loads in a few seconds
-_ASK_SECONDS: Final = 5.0  # questions about the server never wait behind a model's batches
+_ASK_SECONDS: Final = 5.0  # requests about the server never wait behind a model's batches
 log = telemetry.logger("analyse")
 
 
 class TritonGateway:
-    """One channel to one Triton. `infer` may run several times at once; batch sizes and order are the caller's.
+    """One channel to one Triton.
 
-    `shares_memory`: it is on this machine, so batches go by shared memory, as long as it can map ours.
-    `credentials`: for a Triton that Hilum does not run; None: calls are not encrypted.
+    `infer` may run several times at once; the caller decides batch sizes and order.
+    `shares_memory`: it is on this machine, so batches go by shared memory, as long as it can map
+    ours. `credentials`: for a Triton that Hilum does not run; None: calls are not encrypted.
     """
 
     def __init__(self, url: str, deadline_seconds: float, *, shares_memory: bool = False, credentials: Credentials | None = None) -> None:
@@ -66,9 +70,10 @@ class TritonGateway:
         self._healed_at: dict[str, float] = {}
 
     async def infer(self, release: Release, batch: Batch) -> Inference:
-        """(B, C, H, W), or (C, H, W) of each image, in the wire dtype → (B, L) logits, and what else the release promises.
+        """Return (B, L) logits and the release's other outputs.
 
-        Raises Retry when it may work later (a dead stub is healed first), WrongAnswer when the answer is none.
+        Input: (B, C, H, W), or (C, H, W) of each image, in the wire dtype. Raises Retry when it may
+        work later (a dead stub is healed first), WrongAnswer for an invalid response.
         """
         wanted = [triton.InferRequestedOutput(name) for name in _outputs(release)]
         sent_at = asyncio.get_running_loop().time()
@@ -86,7 +91,10 @@ class TritonGateway:
         )
 
     async def _answer(self, release: Release, batch: Batch, wanted: list[Any]) -> Any:  # noqa: ANN401 - tritonclient has no types
-        """Raises InferenceServerException. A Triton that has started anew has lost our memory: once more without."""
+        """Return Triton's response. Raises InferenceServerException.
+
+        A Triton that has restarted has lost our memory: the request is sent once more without it.
+        """
         life = self._regions.life if self._regions else 0
         try:
             async with self._input(batch) as image:
@@ -103,7 +111,7 @@ class TritonGateway:
 
     @asynccontextmanager
     async def _input(self, batch: Batch) -> AsyncIterator[Any]:
-        """The batch as tritonclient's input, in shared memory where Triton takes it."""
+        """Yield the batch as tritonclient's input, in shared memory where Triton takes it."""
         if self._regions is None:
             yield _sent(batch)
             return
@@ -124,27 +132,33 @@ class TritonGateway:
         await self._client.register_system_shared_memory(name, key, size_bytes, client_timeout=_ASK_SECONDS)
 
     def _give_up_memory(self, error: InferenceServerException | OSError) -> None:
-        """It cannot map our memory, as from another container. An outage proves nothing."""
+        """Stop using shared memory that Triton cannot map, as from another container.
+
+        An outage proves nothing.
+        """
         if isinstance(error, OSError) or error.status() not in LATER:
             log.info("no_shared_memory", problem=first_line(str(error)), advice="batches go by gRPC")
             self._regions = None
 
     async def is_live(self) -> bool:
-        """Whether anybody answers at the address, seconds at most."""
+        """Return whether a server responds at the address, within seconds."""
         try:
             return bool(await self._client.is_server_live(client_timeout=_ASK_SECONDS))
         except InferenceServerException:
             return False
 
     async def is_loaded(self, release: Release) -> bool:
-        """Triton's own word; it says yes to a model whose process has died. False also when Triton does not answer."""
+        """Return Triton's own state of the release; False also when Triton does not respond.
+
+        Triton reports ready for a model whose process has died.
+        """
         try:
             return bool(await self._client.is_model_ready(release.triton_name, client_timeout=_ASK_SECONDS))
         except InferenceServerException:
             return False
 
     async def served(self) -> list[str] | None:
-        """Triton's names of all models that it has loaded; None: it does not answer."""
+        """Return Triton's names of all models that it has loaded; None: it does not respond."""
         try:
             index = await self._client.get_model_repository_index(client_timeout=_ASK_SECONDS)
         except InferenceServerException:
@@ -152,24 +166,30 @@ class TritonGateway:
         return sorted({model.name for model in index.models if model.state not in _NOT_SERVED})
 
     async def load(self, release: Release) -> None:
-        """Load a built release into a Triton that runs in explicit mode. Raises Retry when that fails."""
+        """Load a built release into a Triton in explicit mode. Raises Retry when that fails."""
         with self._explaining(release):
             await self._client.load_model(release.triton_name, client_timeout=_HEAL_SECONDS)
 
     async def unload(self, release: Release) -> None:
-        """Take a release out of a Triton that runs in explicit mode; what it is working on is finished. Raises Retry when that fails."""
+        """Unload a release from a Triton in explicit mode. Raises Retry when that fails.
+
+        Requests in progress are finished.
+        """
         with self._explaining(release):
             await self._client.unload_model(release.triton_name, client_timeout=_HEAL_SECONDS)
 
     async def heal(self, release: Release) -> None:
-        """Unload and load: Triton keeps a dead stub's model as READY, and loading it again changes nothing. Once at a time a release."""
+        """Unload and load the release; only one healing a release runs at a time.
+
+        Triton keeps a dead stub's model as READY, and loading it again changes nothing.
+        """
         if release.id not in self._healing:
             self._healing[release.id] = asyncio.create_task(self._heal(release))
         # Shielded: one caller's cancellation must not leave the model unloaded.
         await asyncio.shield(self._healing[release.id])
 
     async def check_canary(self, release: Release, canary: KnownAnswer) -> str | None:
-        """None: the release gives its known answer. Else what is wrong, for people."""
+        """Return the problem, for people; None: the release gives its known result."""
         try:
             inference = await self.infer(release, canary.image)
         except Retry as error:
@@ -179,7 +199,7 @@ class TritonGateway:
         return canary_problem(release, inference, canary)
 
     async def close(self) -> None:
-        """Wait for a healing in progress, then give back what Triton holds for us and close the channel."""
+        """Wait for a healing in progress, unregister our memory, and close the channel."""
         await asyncio.gather(*self._healing.values(), return_exceptions=True)
         with suppress(InferenceServerException):
             for name in self._regions.names if self._regions else ():
@@ -187,7 +207,7 @@ class TritonGateway:
         await self._client.close()
 
     async def _heal_unless_done_since(self, release: Release, sent_at: float) -> None:
-        """Of several requests that the dead process took with it, the first heals."""
+        """Heal the release, once for all requests that the dead process took with it."""
         if self._healed_at.get(release.id, float("-inf")) < sent_at:
             await self.heal(release)
 
@@ -223,5 +243,5 @@ def _sent(batch: Batch) -> Any:  # noqa: ANN401 - as above
 
 
 def _outputs(release: Release) -> list[str]:
-    """What is asked of Triton."""
+    """Return the names of the outputs to request from Triton."""
     return ["logits", *(["cam"] if release.has_cam else []), *(["member_logits"] if release.members else [])]

@@ -1,4 +1,4 @@
-"""An archive is written once and read once: what was read need not stay in memory."""
+"""Page cache of the archive: a file is written once and read once, so its pages can be dropped."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 def drop_pages(path: Path) -> None:
-    """Give the memory that holds this file's bytes back, so that the next file is written into it (posix_fadvise(2)).
+    """Free the memory that holds this file's bytes for the next file (posix_fadvise(2)).
 
-    Else each object takes memory that was never used, which on a virtual machine its host has to find first, until the kernel throws
-    something away: perhaps what others read again. A hint, whose failure costs memory and nothing else; bytes that are not on the disk
-    yet stay.
+    Otherwise each object takes memory that was never used. On a virtual machine the host has to
+    find it first. This goes on until the kernel drops pages, perhaps pages that are read again. It
+    is a hint: a failure costs memory and nothing else. Bytes that are not on the disk yet stay.
     """
     with contextlib.suppress(OSError):
         file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,4 +1,4 @@
-"""Slots that a GPU reads from where decode processes put the stored values."""
+"""Slots from which a GPU reads the stored values that decode processes put there."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ log = telemetry.logger("analyse")
 
 
 def lock_pages(memory: Array, device: str) -> bool:
-    """Register shared memory with CUDA, once; it stays so until this process ends. Is it?
+    """Register shared memory with CUDA until this process ends; return whether that worked.
 
-    Without CUDA: no; what is wrong then is said where the release's known pictures are prepared.
-    Where CUDA refuses (RLIMIT_MEMLOCK, say) stored values go through page-locked buffers of their own: a copy more, and nothing else.
+    Without CUDA: False; the check of the release's known pictures reports the problem. If CUDA
+    refuses (for example by RLIMIT_MEMLOCK), stored values go through separate page-locked buffers.
+    That costs one copy.
     """
     if not torch.cuda.is_available():
         return False

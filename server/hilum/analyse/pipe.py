@@ -1,6 +1,7 @@
-"""The analyser's end of a decode process's pipe, in the event loop: no thread waits for an answer.
+"""The analyser's end of a decode process's pipe, in the event loop.
 
-Two threads less to wake for each image, which cost more than what they did. The other end is a `multiprocessing.Connection`.
+No thread waits for a result. Waking two threads for each image cost more than their work. The other
+end is a `multiprocessing.Connection`.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _PIECE_BYTES: Final = 1 << 16
 
 
 class Pipe(asyncio.BufferedProtocol):
-    """Questions of one caller, and the messages that answer them."""
+    """Requests of one caller, and the messages with their results."""
 
     def __init__(self) -> None:
         self._piece, self._received = memoryview(bytearray(_PIECE_BYTES)), bytearray()
@@ -35,7 +36,7 @@ class Pipe(asyncio.BufferedProtocol):
 
     @classmethod
     async def of(cls, connection: Connection) -> Pipe:
-        """Takes the connection over, which is closed then."""
+        """Take over the connection, which is closed then."""
         end = socket.socket(fileno=os.dup(connection.fileno()))
         connection.close()
         _, pipe = await asyncio.get_running_loop().create_connection(cls, sock=end)
@@ -47,13 +48,17 @@ class Pipe(asyncio.BufferedProtocol):
         return self._transport is None or self._transport.is_closing()
 
     def ask(self, question: object) -> None:
-        """Raises EOFError when the process has ended; the pipe is of no use then."""
+        """Send a request. Raises EOFError when the process has ended; the pipe is then unusable."""
         if self._transport is None or self._transport.is_closing():
             raise EOFError
         self._transport.write(_framed(question))
 
-    async def hear(self, seconds: float) -> Any:  # noqa: ANN401 - whatever the process answers
-        """The next message. Raises EOFError as `ask`, TimeoutError when it does not come within `seconds`; the pipe is of no use then."""
+    async def hear(self, seconds: float) -> Any:  # noqa: ANN401 - any object that the process sends
+        """Return the next message.
+
+        Raises EOFError as `ask`, TimeoutError when it does not come within `seconds`; the pipe is
+        then unusable.
+        """
         if self._heard:
             return self._heard.popleft()
         if self.is_lost:
@@ -66,14 +71,14 @@ class Pipe(asyncio.BufferedProtocol):
         return self._heard.popleft()
 
     def close(self) -> None:
-        """In the loop's thread."""
+        """Close the pipe, in the loop's thread."""
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None:
             self._transport.abort()
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop) -> None:
-        """It outlives what it was set for: the next message needs none of its own."""
+        """Set the timer; it stays for later messages, which need no timer of their own."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = loop.call_at(self._deadline, self._look_at_the_time, loop)
@@ -88,16 +93,16 @@ class Pipe(asyncio.BufferedProtocol):
             settle(self._hearing, TimeoutError())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """From asyncio."""
+        """Keep the transport, for asyncio."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def get_buffer(self, _size_hint: int) -> memoryview:
-        """From asyncio: where the next piece goes."""
+        """Return the buffer of the next piece, for asyncio."""
         return self._piece
 
     def buffer_updated(self, size_bytes: int) -> None:
-        """From asyncio: a part of a message, or several."""
+        """Take a part of a message, or several messages, from asyncio."""
         self._received += self._piece[:size_bytes]
         while (message := _first(self._received)) is not None:
             self._heard.append(pickle.loads(message))  # noqa: S301 - from a process of ours
@@ -105,7 +110,7 @@ class Pipe(asyncio.BufferedProtocol):
             settle(self._hearing, None)
 
     def connection_lost(self, error: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """From asyncio."""
+        """Raise EOFError in the caller, for asyncio."""
         if self._hearing is not None:
             settle(self._hearing, EOFError())
 
@@ -116,7 +121,7 @@ def _framed(message: object) -> bytes:
 
 
 def _first(received: bytearray) -> bytes | None:
-    """The first message, taken out, once all of it is there."""
+    """Remove and return the first message, once all of it is there."""
     if len(received) < _LENGTH.size:
         return None
     start, (length,) = _LENGTH.size, _LENGTH.unpack_from(received)

@@ -1,4 +1,7 @@
-"""From a stored object to wire tensors, in a decode process: the seam between the server and the preprocessing library."""
+"""From a stored object to wire tensors, in a decode process.
+
+This is the seam between the server and the preprocessing library.
+"""
 
 from __future__ import annotations
 
@@ -34,20 +37,26 @@ from hilum_preprocessing.self_check import self_check
 
 
 def answer_request(request: Request | SpecCheck) -> Answer | Decoded | Checked:
-    """What a decode process answers: tensors, or the stored values where a device is to prepare them."""
+    """Return a decode process's result: tensors, or stored values for a device to prepare."""
     if isinstance(request, SpecCheck):
         return check_spec(request)
     return decode_for_releases(request) if request.is_decoded_only else prepare_for_releases(request)
 
 
 def check_spec(check: SpecCheck) -> Checked:
-    """The known pictures through a release's InputSpec: another library, or a driver in another precision, shows before any patient's."""
+    """Prepare the known pictures with a release's InputSpec.
+
+    Another library, or a driver in another precision, shows before any patient's image.
+    """
     return Checked(self_check(InputSpec.from_mapping(check.input_spec), check.device))
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What an InputSpec's mapping says, and its version: reading and digesting it takes longer than checking an image's tags."""
+    """A parsed InputSpec with its mapping and version.
+
+    Reading and digesting it takes longer than checking an image's tags.
+    """
 
     mapping: Mapping[str, Any]
     spec: InputSpec
@@ -55,7 +64,7 @@ class _Known:
 
 
 _KNOWN: dict[str, _Known] = {}
-"""By release; as many as this process has met."""
+"""By release: every release that this process has read with."""
 
 
 def _known(release: str, mapping: Mapping[str, Any]) -> _Known:
@@ -67,13 +76,16 @@ def _known(release: str, mapping: Mapping[str, Any]) -> _Known:
 
 
 def prepare_for_releases(request: Request) -> Answer:
-    """A wire tensor or a reason for each release."""
+    """Return a wire tensor or a reason for each release."""
     decoded = _decode(request)
     return prepare_decoded(request, decoded) if isinstance(decoded, Decoded) else decoded
 
 
 def decode_for_releases(request: Request) -> Answer | Decoded:
-    """The stored values, if one release at least takes the image. Tags are checked first: what no release wants is never decoded."""
+    """Return the stored values, if at least one release takes the image.
+
+    Tags are checked first, so an image that no release takes is never decoded.
+    """
     decoded = _decode(request)
     if not isinstance(decoded, Decoded):
         return decoded
@@ -81,7 +93,7 @@ def decode_for_releases(request: Request) -> Answer | Decoded:
 
 
 def _decode(request: Request) -> Answer | Decoded:
-    """The same, the facts of each picture still with their array."""
+    """Return the same, with the array still in the facts of each picture."""
     with telemetry.cpu("decode"):
         return _decode_charged(request)
 
@@ -108,7 +120,10 @@ def _decode_charged(request: Request) -> Answer | Decoded:
 
 
 def _is_wanted(request: Request, dataset: Dataset) -> bool:
-    """Whether a release takes the image: a lateral view need not come from the disk as a whole."""
+    """Return whether a release takes the image.
+
+    A lateral view, for example, need not be read from the disk as a whole.
+    """
     site = _site(request.site_words)
     return any(_takes(name, mapping, dataset, site) for name, mapping in request.input_specs.items())
 
@@ -118,7 +133,7 @@ def _takes(release: str, mapping: Mapping[str, Any], dataset: Dataset, site: Sit
         check_tags(dataset, _known(release, mapping).spec, site)
     except NotAnalysable:
         return False
-    except Exception:  # noqa: BLE001 - an error of ours, which the reader of the file would take for the file's: it is met again outside
+    except Exception:  # noqa: BLE001 - an error of our own, which the file's reader would take for the file's; it recurs outside
         return True
     return True
 
@@ -130,7 +145,10 @@ def _pictures(
     wanted: Mapping[Decoding, Mapping[str, Accepted]],
     not_ready: dict[str, NotReady],
 ) -> Iterator[Picture]:
-    """One for each way of decoding that a release wants; what cannot be decoded is added to `not_ready`."""
+    """Return a picture for each way of decoding that a release wants.
+
+    Releases whose decoding fails are added to `not_ready`.
+    """
     for decoding, accepted in wanted.items():
         started = time.perf_counter()
         try:
@@ -151,7 +169,7 @@ def _flagged(
     accepted: Mapping[str, Accepted],
     not_ready: dict[str, NotReady],
 ) -> Iterator[tuple[str, Accepted]]:
-    """Each release with the flags of its image; one whose flags are refused is added to `not_ready`."""
+    """Return each release with its image's flags; refused ones are added to `not_ready`."""
     for name, item in accepted.items():
         of_levels = level_flags(stored, _known(name, request.input_specs[name]).spec)
         flags = (*stored.flags, *doubts, *of_levels, *item.flags)
@@ -165,12 +183,12 @@ def _flagged(
 
 @lru_cache(8)
 def _site(words: tuple[tuple[str, ...], tuple[str, ...]]) -> SiteWords:
-    """They are normalised once, not for each image."""
+    """Return site words, normalised once and not for each image."""
     return SiteWords.of(*words)
 
 
 def prepare_decoded(request: Request, decoded: Decoded) -> Answer:
-    """The tensors of an image from its stored values, on the request's device."""
+    """Return the tensors of an image from its stored values, on the request's device."""
     answer: Answer = dict(decoded.not_ready)
     for picture in decoded.pictures:
         facts: StoredValues = picture.facts

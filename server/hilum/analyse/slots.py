@@ -1,7 +1,8 @@
-"""Shared memory between the analyser and its decode processes: an image goes into a slot, and only the slot's number through the pipe.
+"""Shared memory between the analyser and its decode processes.
 
-The number of slots bounds the memory. Each lease of a slot has a generation number; a process that was given up writes under an old
-one, and what it wrote is never read.
+An image goes into a slot, and only the slot's number goes through the pipe. The number of slots
+bounds the memory. Each lease of a slot has a generation number. A process that was given up writes
+under an old number, and its data is never read.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _GENERATION: Final = struct.Struct("<Q")
-_WRITTEN: Final = 0  # where a slot says the generation of what it holds; written last
-_BEGUN: Final = _GENERATION.size  # and that of what is being worked on
+_WRITTEN: Final = 0  # where a slot holds the generation of its content; written last
+_BEGUN: Final = _GENERATION.size  # the generation that is being worked on
 _ALIGNMENT: Final = 64
 _PAGE: Final = mmap.PAGESIZE
 
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """What both sides know of the memory."""
+    """The layout of the memory, known to both sides."""
 
     count: int
     size_bytes: int
@@ -46,12 +47,12 @@ class Lease(NamedTuple):
 
     @property
     def next(self) -> Lease:
-        """The same slot's, when this one is given back."""
+        """The next lease of the same slot, for when this one is given back."""
         return Lease(self.number, self.generation + 1)
 
 
 class Placed(NamedTuple):
-    """An array that lies in the slot of its request, `offset` bytes from the slot's beginning."""
+    """The place of an array in its request's slot, `offset` bytes from the slot's beginning."""
 
     offset: int
     shape: tuple[int, ...]
@@ -59,11 +60,14 @@ class Placed(NamedTuple):
 
 
 class StaleSlot(RuntimeError):
-    """The slot was leased again meanwhile, or its writer did not come to an end."""
+    """The slot was leased again meanwhile, or its writer did not finish."""
 
 
 class SlotMemory:
-    """Slots of this process's mapping. The analyser makes it, a decode process opens it by the descriptor that it was sent."""
+    """Slots of this process's mapping.
+
+    The analyser makes it. A decode process opens it by the descriptor that it was sent.
+    """
 
     def __init__(self, area: Area, descriptor: int | None = None) -> None:
         self.area, self._stride = area, area.stride
@@ -73,11 +77,11 @@ class SlotMemory:
         self._memory = mmap.mmap(self.descriptor, area.count * area.stride)
 
     def begin(self, lease: Lease) -> None:
-        """Work on the lease's request starts."""
+        """Mark that work on the lease's request starts."""
         _GENERATION.pack_into(self._memory, lease.number * self._stride + _BEGUN, lease.generation)
 
     def has_begun(self, lease: Lease) -> bool:
-        """Whether work on its request has started, be it that it has ended or that the process has."""
+        """Return whether work on its request has started, even if it or the process has ended."""
         return self._said(lease, _BEGUN) == lease.generation
 
     def write(self, lease: Lease, arrays: Sequence[Array]) -> list[Placed] | None:
@@ -92,7 +96,7 @@ class SlotMemory:
         return placed
 
     def read(self, lease: Lease, placed: Placed) -> Array:
-        """A view, valid until the lease ends. Raises StaleSlot."""
+        """Return a view, valid until the lease ends. Raises StaleSlot."""
         generation = self._said(lease, _WRITTEN)
         if generation != lease.generation:
             raise StaleSlot(f"slot {lease.number} holds generation {generation}, not {lease.generation}")
@@ -107,9 +111,9 @@ class SlotMemory:
 
     @property
     def pages(self) -> Array:
-        """All slots, (bytes,) uint8: what a device may be told of."""
+        """All slots, (bytes,) uint8, for registration with a device."""
         return np.frombuffer(self._memory, np.uint8)
 
     def close(self) -> None:
-        """The memory goes when the last process has closed it."""
+        """Close the memory; it is freed when the last process has closed it."""
         os.close(self.descriptor)

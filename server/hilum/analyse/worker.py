@@ -1,6 +1,7 @@
-"""Runs in a spawned decode process: one stored object in, one wire tensor for each release that is due out.
+"""The code of a spawned decode process: a stored object in, a wire tensor a release out.
 
-Codecs are C code on hostile input. A crash here costs this process, and the item whose fault it was is known.
+A tensor is made for each release that is due. Codecs are C code on hostile input. A crash here
+costs this process, and the item that caused it is known.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from hilum.process_limits import forbid_core_files, limit_memory
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Decode `path` once and prepare it for each release: its id to the mapping of its InputSpec.
+    """An order to decode `path` once and prepare it for each release.
 
-    `pixel_limits`: fields of PixelLimits that differ from its defaults; a picture with a flag of `refused_flags` is not analysed,
-    nor is one with all flags of a row of `refused_together`. `site_words`: of Body Part Examined, for the chest and for other parts.
-    `is_decoded_only`: the stored values go back, for a device to prepare. `is_read_once`: the file's pages are given back afterwards.
+    `input_specs`: the mapping of its InputSpec for each release id. `pixel_limits`: fields of
+    PixelLimits that differ from its defaults. A picture with a flag of `refused_flags` is not
+    analysed, nor is one with all flags of a row of `refused_together`. `site_words`: of Body Part
+    Examined, for the chest and for other parts. `is_decoded_only`: the stored values go back, for a
+    device to prepare. `is_read_once`: the file's pages are dropped afterwards.
     """
 
     path: Path
@@ -47,7 +50,7 @@ class Request:
 
     @property
     def terms(self) -> Terms:
-        """All but the path."""
+        """All fields but the path."""
         return (
             self.input_specs,
             self.maximum_pixels,
@@ -75,21 +78,24 @@ Terms = tuple[
 
 
 class Question(NamedTuple):
-    """A request on its way: its path, and its pickled terms, which one image mostly has in common with the next."""
+    """A request in transit: its path, and its pickled terms, which images mostly share."""
 
     path: str
     terms: bytes
 
 
 class Questions:
-    """Of requests. Terms are pickled when they differ from those of the request before."""
+    """The encoder of requests.
+
+    Terms are pickled only when they differ from those of the request before.
+    """
 
     def __init__(self) -> None:
         self._terms: Terms | None = None
         self._pickled = b""
 
     def of(self, request: Request | SpecCheck) -> Question | SpecCheck:
-        """For the decode process."""
+        """Return the request in the form for the decode process."""
         if isinstance(request, SpecCheck):
             return request
         terms = request.terms
@@ -100,7 +106,7 @@ class Questions:
 
 @dataclass(frozen=True, slots=True)
 class SpecCheck:
-    """Do the known pictures give the known tensors here? Of an InputSpec, on a device."""
+    """A request to check that the known pictures give the known tensors on a device."""
 
     input_spec: Mapping[str, Any]
     device: str
@@ -108,13 +114,13 @@ class SpecCheck:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """None: they do. Else what is wrong."""
+    """The outcome of a check: its problem, or None."""
 
     problem: str | None
 
 
 class Ready(NamedTuple):
-    """A release's wire tensor (C, H, W), fp16 or uint8, and how it came about. Times in seconds."""
+    """A release's wire tensor (C, H, W), fp16 or uint8, with its origin. Times in seconds."""
 
     tensor: Array
     view: str
@@ -125,7 +131,10 @@ class Ready(NamedTuple):
 
 
 class NotReady(NamedTuple):
-    """Why this image gives no tensor for a release: a reason of the closed list, and what was seen."""
+    """The reason why this image gives no tensor for a release, and the finding behind it.
+
+    The reason is one of the closed list.
+    """
 
     reason: str
     detail: str
@@ -133,7 +142,10 @@ class NotReady(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An error that nobody foresaw: where, without the message, which may quote a header. The process ends after it."""
+    """An unforeseen error: its place, without the message, which may quote a header.
+
+    The process ends after it.
+    """
 
     where: str
 
@@ -145,14 +157,14 @@ class Unread:
     number: int
 
 
-_TOGETHER_SECONDS: Final = 0.01  # what is done waits so long for the next, at most
+_TOGETHER_SECONDS: Final = 0.01  # finished results wait at most so long for the next
 
 Answer = dict[str, Ready | NotReady]
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A release that takes the image, going by its header and its pixels; its tensor is still to be made."""
+    """A release that takes the image by its header and pixels; its tensor is still to be made."""
 
     view: str
     flags: tuple[str, ...]
@@ -160,7 +172,10 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Stored values (rows, columns), `facts` about them (a StoredValues without its array), and the releases that take them so."""
+    """Stored values (rows, columns), and the releases that take them so.
+
+    `facts`: a StoredValues without its array.
+    """
 
     array: Array
     facts: Any
@@ -170,47 +185,54 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """An image that is still to be prepared: one picture, unless releases want it decoded in different ways."""
+    """An image still to be prepared: one picture, unless releases want different decodings."""
 
     pictures: tuple[Picture, ...]
     not_ready: Mapping[str, NotReady]
 
 
 class Slotted(NamedTuple):
-    """An answer whose arrays lie in the slot of its request, in the order of `arrays_of`; it holds None in their places."""
+    """A result whose arrays are in its request's slot, in the order of `arrays_of`.
+
+    It holds None in their places.
+    """
 
     answer: Answer | Decoded
     placed: list[Placed]
 
 
 Asked = list[tuple[Lease, Question | SpecCheck]]
-"""What a process is asked at once, and where each answer's arrays go."""
+"""The requests sent to a process at once, and the slot for each result's arrays."""
 
 Said = Answer | Decoded | Checked | Slotted | Unread
-"""What a decode process says to one question."""
+"""The result of one request to a decode process."""
 
 Prepare = Callable[[Request | SpecCheck], Answer | Decoded | Checked]
 
 
 def load() -> Prepare:
-    """What answers a request; the heavy imports happen here."""
-    import torch  # noqa: PLC0415 - only here: the module itself is imported by the analyser's light parts and by tests
+    """Return the handler of requests; the heavy imports happen here."""
+    import torch  # noqa: PLC0415 - only here: the analyser's light parts and tests import the module itself
 
-    torch.set_num_threads(1)  # the pool is the parallelism; more threads would oversubscribe the cores
+    # the pool is the parallelism; more threads would oversubscribe the cores
+    torch.set_num_threads(1)
     from hilum.analyse.preparing import answer_request  # noqa: PLC0415 - imports torch
 
     return answer_request
 
 
 def serve(connection: Connection, load_codecs: Callable[[], Prepare], maximum_pixels: int) -> None:
-    """Answer requests until the analyser closes its end, or dies. `maximum_pixels`: see `limit_memory`."""
+    """Serve requests until the analyser closes its end, or dies.
+
+    `maximum_pixels`: see `limit_memory`.
+    """
     forbid_core_files()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the supervisor
     silence_libraries()
     slots = _shared_slots(connection)
     gc.disable()
     prepare = load_codecs()
-    gc.freeze()  # half a million objects of the imports, which each full collection would walk through for nothing
+    gc.freeze()  # half a million objects of the imports, which each full collection would visit
     gc.enable()
     limit_memory(maximum_pixels)
     connection.send(os.getpid())
@@ -221,13 +243,16 @@ def serve(connection: Connection, load_codecs: Callable[[], Prepare], maximum_pi
             return
         try:
             _answer(asked, prepare, connection, slots)
-        except Exception as error:  # noqa: BLE001 - the edge of the process: multiprocessing would print the message, patient data and all
+        except Exception as error:  # noqa: BLE001 - the process's edge: multiprocessing would print the message, patient data and all
             connection.send(Broken(telemetry.traceback_without_messages(error)))
             return
 
 
 def _answer(asked: Asked, prepare: Prepare, connection: Connection, slots: SlotMemory) -> None:
-    """In messages of several answers, in order: each wakes the analyser, which costs as much as what it does with an answer."""
+    """Send results in messages of several, in order.
+
+    Each message wakes the analyser, which costs as much as its work on a result.
+    """
     done: list[Said] = []
     began = time.monotonic()
     for place, (slot, question) in enumerate(asked, 1):
@@ -256,7 +281,10 @@ def _said(request: Request | SpecCheck, prepare: Prepare, slots: SlotMemory, slo
 
 
 def _send(connection: Connection, done: list[Said]) -> None:
-    """And forget them: arrays that are too large for a slot may lie in the file's pages."""
+    """Send the results and forget them.
+
+    Arrays that are too large for a slot may be in the file's pages.
+    """
     if done:
         connection.send_bytes(pickle.dumps(done))  # `send` looks each class up in a chain of tables
         done.clear()
@@ -274,7 +302,7 @@ def _terms(pickled: bytes) -> Terms:
 
 
 def _placed(answer: Answer | Decoded, slots: SlotMemory, lease: Lease) -> Answer | Decoded | Slotted:
-    """The arrays of the answer in the request's slot, if they fit."""
+    """Return the result with its arrays in the request's slot, if they fit."""
     arrays = arrays_of(answer)
     placed = slots.write(lease, arrays) if arrays else None
     return answer if placed is None else Slotted(with_arrays(answer, [_ELSEWHERE] * len(arrays)), placed)
@@ -284,14 +312,14 @@ _ELSEWHERE: Final[Any] = None  # an empty array takes ten times as long to pickl
 
 
 def arrays_of(answer: Answer | Decoded) -> list[Array]:
-    """What is large about it."""
+    """Return the large parts of a result, its arrays."""
     if isinstance(answer, Decoded):
         return [picture.array for picture in answer.pictures]
     return [item.tensor for item in answer.values() if isinstance(item, Ready)]
 
 
 def with_arrays(answer: Answer | Decoded, arrays: Sequence[Array]) -> Answer | Decoded:
-    """The same answer with other arrays, in the order of `arrays_of`."""
+    """Return the same result with other arrays, in the order of `arrays_of`."""
     if isinstance(answer, Decoded):
         pictures = (replace(picture, array=array) for picture, array in zip(answer.pictures, arrays, strict=True))
         return replace(answer, pictures=tuple(pictures))
