@@ -27,7 +27,7 @@ class KnownAnswer(Protocol):
 
     @property
     def name(self) -> str:
-        """For people: the canary, or a golden case."""
+        """The name for people: the canary, or a golden case."""
 
     @property
     def image(self) -> Array:

@@ -1,4 +1,5 @@
-"""Composition root: how each process is put together, one module a role, so that a listener never loads torch.
+"""Composition root: each process is put together in one module a role.
 
-The supervisor starts `python -m hilum.wiring ROLE`; what the child needs comes as one JSON object on standard input.
+So a listener never loads torch. The supervisor starts `python -m hilum.wiring ROLE` and passes one
+JSON object on standard input.
 """

@@ -4,7 +4,8 @@ import gc
 import sys
 
 if __name__ == "__main__":
-    gc.disable()  # imports leave no garbage: to look for it takes a tenth of a start. `main` enables it
+    # imports leave no garbage, and a collection takes a tenth of a start; `main` enables it
+    gc.disable()
     from hilum.wiring.child import main
 
     sys.exit(main())

@@ -30,7 +30,7 @@ from hilum_preprocessing.compiled import loaded
 
 log = telemetry.logger("wiring")
 
-_NICE = 5  # ingest must win on a small machine: inference gives way to the listener
+_NICE = 5  # reception has priority over inference on a small machine
 
 
 def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
@@ -69,14 +69,14 @@ async def _analyse(charge: Charge, settings: Settings, ledger: Ledger, stopping:
 
 
 def warn_of_slow_resizes() -> None:
-    """Nobody would see it otherwise: the tensors are the same."""
+    """Log a warning if the resize is not compiled: only its speed differs, not the tensors."""
     library, how = loaded()
     if library is None:
         log.warning("resize_not_compiled", problem=how, advice="install a C compiler (deploy/debian-packages.sh), then Hilum again")
 
 
 def _unless_away(gateway: Endpoints, handle: Handler) -> Handler:
-    """No image is decoded for a release that no Triton serves now."""
+    """Return a handler that decodes no image for a release that no Triton serves now."""
 
     async def handle_served(job: Job) -> Advance:
         assert isinstance(job, ReadingJob)
@@ -87,7 +87,10 @@ def _unless_away(gateway: Endpoints, handle: Handler) -> Handler:
 
 
 def _readiness(fleet: Fleet, gateway: Endpoints, loop: StageLoop) -> tuple[bool, str]:
-    """Whether every release that is waited for gave its known answer at a Triton that is there now, and what is wrong where not."""
+    """Return whether every required release passed its canary at a responding Triton.
+
+    The second value contains the problems.
+    """
     if loop.problem:
         return False, loop.problem
     is_ready, problem = fleet.readiness()
@@ -96,7 +99,7 @@ def _readiness(fleet: Fleet, gateway: Endpoints, loop: StageLoop) -> tuple[bool,
 
 
 def _urls(charge: Charge, settings: Settings) -> dict[str, str]:
-    """Name to gRPC address of each endpoint. The embedded one bears a short name in metrics."""
+    """Return the gRPC address of each endpoint by name; the embedded one has a short name."""
     return {url: url for url in settings.triton.addresses} or {"embedded": charge.triton_url}
 
 
@@ -105,7 +108,8 @@ def _for_each_endpoint(settings: Analyse, endpoints: int) -> Analyse:
 
 
 def _decode_pool(settings: Analyse) -> DecodePool:
-    # A CUDA driver reserves address space when it is first used, and that is after a process has started.
+    # A CUDA driver reserves address space when it is first used, and that is after a process has
+    # started.
     uses_driver = settings.placement == "worker" and settings.device != "cpu"
     pool = DecodePool(
         settings.decode_processes,
@@ -122,7 +126,7 @@ def _decode_pool(settings: Analyse) -> DecodePool:
 
 
 def _pixels(pool: DecodePool, settings: Analyse) -> Pixels:
-    """Known pictures through a release's InputSpec, where its tensors are prepared."""
+    """Return the check of known pictures, run where a release's tensors are prepared."""
     on_device: Callable[[SpecCheck], Checked] | None = None
     if settings.placement == "device":
         from hilum.analyse.preparing import check_spec as on_device  # noqa: PLC0415 - loads torch
@@ -137,7 +141,7 @@ def _pixels(pool: DecodePool, settings: Analyse) -> Pixels:
 
 
 def _device(settings: Analyse) -> Callable[[Request, Decoded], Answer] | None:
-    """What prepares tensors in this process, where decode processes leave that to a device."""
+    """Return the function that prepares tensors in this process, for decoded-only placement."""
     if settings.placement == "worker":
         return None
     from hilum.analyse.preparing import prepare_decoded  # noqa: PLC0415 - loads torch

@@ -1,4 +1,7 @@
-"""`hilum models check --run` where a Triton is configured: known images through every endpoint, as the analyser sends them."""
+"""`hilum models check --run` where a Triton is configured.
+
+Known images go through every endpoint, as the analyser sends them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ from hilum.settings import Settings
 
 
 def ask(settings: Settings, release_id: str) -> Iterator[Line]:
-    """What each endpoint says of the canary and the golden cases. Nothing is loaded: a model that is absent there is a problem."""
+    """Return each endpoint's results for the canary and the golden cases.
+
+    No model is loaded: a model that is absent there is a problem.
+    """
     try:
         release = manifest.read(settings.manifests_dir / release_id / manifest.FILE_NAME).release
         known = [read_canary(release, settings.built_dir), *read_goldens(release, settings.built_dir)]
@@ -30,7 +36,10 @@ def ask(settings: Settings, release_id: str) -> Iterator[Line]:
 
 
 def served(settings: Settings, urls: Sequence[str]) -> dict[str, list[str] | None]:
-    """What each address has loaded; None: it does not answer. Raises ConfigurationError."""
+    """Return the models loaded at each address; None: it does not respond.
+
+    Raises ConfigurationError.
+    """
     return {url: asyncio.run(_served(settings, url)) for url in urls}
 
 

@@ -1,4 +1,7 @@
-"""How fast one release is on the Tritons of an installation: a closed loop of its canary, by the analyser's own client."""
+"""The speed of one release on the Tritons of an installation.
+
+It is measured in a closed loop of its canary, with the analyser's own client.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,11 @@ from hilum.triton.server import EmbeddedTriton
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Of one batch size: images a second with several requests under way, and milliseconds of a request that is alone."""
+    """The speed of one batch size.
+
+    Images a second are measured with several requests in flight, milliseconds with a single
+    request.
+    """
 
     batch: int
     images_per_second: float
@@ -35,7 +42,7 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What was measured where, and how many requests were under way at once."""
+    """The results of a measurement, its endpoints, and its number of requests in flight."""
 
     release: str
     endpoints: tuple[str, ...]
@@ -44,7 +51,10 @@ class Bench:
 
 
 def bench(settings: Settings, release_id: str, seconds: float) -> Bench:
-    """At batch 1, 4 and the largest, so many seconds each. Raises ConfigurationError: unknown, not built, not served, wrong answers."""
+    """Measure batch 1, 4 and the largest, for so many seconds each.
+
+    Raises ConfigurationError: unknown, not built, not served, wrong results.
+    """
     release = choose(load_catalogue(settings.manifests_dir, [release_id]), [release_id])[release_id]
     canary = read_canary(release, settings.built_dir)
     with _served(settings, release) as urls:
@@ -54,7 +64,7 @@ def bench(settings: Settings, release_id: str, seconds: float) -> Bench:
 
 @contextmanager
 def _served(settings: Settings, release: Release) -> Iterator[Mapping[str, str]]:
-    """The Tritons of the settings; where there are none, an embedded one for as long as this lasts."""
+    """Yield the Tritons of the settings, or an embedded one for the duration of the measurement."""
     if addresses := settings.triton.addresses:
         yield {address: address for address in addresses}
         return
@@ -93,7 +103,7 @@ async def _speed(gateway: Endpoints, release: Release, batch: Array, seconds: fl
 
 
 async def _loop(gateway: Endpoints, release: Release, batch: Array, seconds: float, in_flight: int) -> tuple[list[float], float]:
-    """Seconds of each request, and of all."""
+    """Return the seconds of each request, and of all."""
     found: list[float] = []
     began = time.perf_counter()
 

@@ -1,4 +1,4 @@
-"""What a process is told when it starts, and what it is called."""
+"""The start parameters of a child process, and its name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _HOST_CHARACTERS = 40
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What the supervisor gives a child.
+    """The parameters that the supervisor gives a child.
 
-    `listening_fd`: the inherited socket of a role that listens; `tls_fd`: the listener's for TLS; `census_fd`: what several
-    listeners share. `triton_url`: the embedded Triton. `served_role`: what this host runs.
+    `listening_fd`: the inherited socket of a role that listens; `tls_fd`: the listener's for TLS;
+    `census_fd`: the memory that several listeners share. `triton_url`: the embedded Triton.
+    `served_role`: the roles of this host.
     """
 
     role: str
@@ -35,17 +36,23 @@ class Charge:
     served_role: str = "all"
 
     def dump(self) -> bytes:
-        """JSON for the child's standard input: settings hold secrets, so they go through no file and no argument."""
+        """Return JSON for the child's standard input.
+
+        Settings hold secrets, so they go through no file and no argument.
+        """
         return json.dumps(asdict(self)).encode()
 
 
 def process_name(role: str, pid: int) -> str:
-    """The owner of leases and the name of heartbeats: one for each life of a process."""
+    """Return the owner of leases and name of heartbeats: one for each life of a process."""
     return f"{short_host(socket.gethostname())}:{role}:{pid}"
 
 
 def short_host(name: str) -> str:
-    """At most 40 characters, because the ledger has 64 for a process. Of a longer name, as pods have, the end tells hosts apart."""
+    """Return at most 40 characters of a host name: the ledger has 64 for a process.
+
+    A longer name, as pods have, is cut, and a digest distinguishes hosts.
+    """
     if len(name) <= _HOST_CHARACTERS:
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -53,7 +60,7 @@ def short_host(name: str) -> str:
 
 
 def is_ours(pid: int) -> bool:
-    """Whether this process lives, and is one of Hilum's and not another that has got its number."""
+    """Return whether this process is alive and is Hilum's, not another with a reused number."""
     try:
         return b"hilum" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -61,7 +68,10 @@ def is_ours(pid: int) -> bool:
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """End when the parent ends, however it ends (prctl(2)): an orphan would hold the port and the leases."""
+    """End when the parent ends, however it ends (prctl(2)).
+
+    An orphan would hold the port and the leases.
+    """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent_pid:
         os.kill(os.getpid(), signal.SIGTERM)

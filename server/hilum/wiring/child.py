@@ -1,4 +1,4 @@
-"""What every child process of the supervisor does, whatever its role."""
+"""The common start of every child process of the supervisor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.revision import require_revision
 from hilum.wiring.charge import Charge, die_with_parent, process_name
 
-# Imported by name when the role is known: this is what keeps torch out of a listener.
+# Imported by name when the role is known, so that a listener does not load torch.
 _MODULES = {
     "listener": "listener",
     "watcher": "watching",
@@ -36,10 +36,14 @@ log = telemetry.logger("wiring")
 
 
 def main() -> int:
-    """Serve until told to stop; exit status. Called without garbage collection, which begins when all is imported."""
+    """Serve until SIGTERM; return the exit status.
+
+    It is called without garbage collection, which begins when all modules are imported.
+    """
     charge = Charge(**json.load(sys.stdin))
     stop = threading.Event()
-    # A terminal sends them to the whole group; the supervisor decides the order of stopping. Processes that we start inherit this.
+    # A terminal sends them to the whole group; the supervisor decides the order of stopping.
+    # Processes that we start inherit this.
     for signum in (signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     _stop_on_sigterm(stop)
@@ -50,7 +54,8 @@ def main() -> int:
         with contextlib.closing(Ledger(settings.ledger_url)) as ledger, _returning_leases(ledger, charge.role):
             run: Run = importlib.import_module(f"hilum.wiring.{_MODULES[charge.role]}").run
             _trace(settings, charge, ledger)
-            gc.freeze()  # else each full collection goes through all that the imports have left: 0.1 s in the middle of a study
+            # otherwise each full collection visits all objects of the imports: 0.1 s during a study
+            gc.freeze()
             gc.enable()
             try:
                 run(charge, settings, ledger, stop)
@@ -70,30 +75,33 @@ def main() -> int:
 
 def _trace(settings: Settings, charge: Charge, ledger: Ledger) -> None:
     if settings.tracing.endpoint:
-        from hilum.span_writer import SpanWriter  # noqa: PLC0415 - who writes no spans does not load OpenTelemetry
+        from hilum.span_writer import SpanWriter  # noqa: PLC0415 - a process without spans does not load OpenTelemetry
 
         writer = SpanWriter(settings.tracing.endpoint, f"{charge.role}-{charge.index}")
         tracing.begin(writer, settings.tracing.share, ledger.namespace)
 
 
 def _settings_of(charge: Charge) -> Settings:
-    """From now on the log is as they say."""
+    """Restore the settings and configure the log accordingly."""
     name = f"{charge.role}-{charge.index}"
-    telemetry.configure_logging("info", "json", name)  # until it is known how it is wanted
+    telemetry.configure_logging("info", "json", name)  # until the settings are known
     settings = restore(charge.settings)
     telemetry.configure_logging(settings.log.level, settings.log.format, name)
     return settings
 
 
 def _stop_on_sigterm(stop: threading.Event) -> None:
-    """From a thread: a handler runs in the main thread, which may hold the Event's own lock just then, and would wait for itself.
+    """Set the event on SIGTERM, from a thread.
 
-    Nor does a handler run before the main thread wakes: it may fall asleep just when the signal comes, and then for hours.
+    A handler runs in the main thread. That thread may hold the Event's own lock at that moment, and
+    would wait for itself. Nor does a handler run before the main thread wakes. It may fall asleep
+    just when the signal comes, for hours.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    signal.signal(signal.SIGTERM, lambda *_: None)  # with a handler, its number is written there at once
+    # with a handler, the signal's number is written to the pipe at once
+    signal.signal(signal.SIGTERM, lambda *_: None)
 
     def await_signal() -> None:
         while signal.SIGTERM not in os.read(reader, 64):
@@ -105,6 +113,6 @@ def _stop_on_sigterm(stop: threading.Event) -> None:
 
 @contextlib.contextmanager
 def _returning_leases(ledger: Ledger, role: str) -> Iterator[None]:
-    """A process that stops as asked gives back what it still holds, uncounted."""
+    """Return the leases of a process that stops as requested, without counting an attempt."""
     yield
     ledger.end_leases(process_name(role, os.getpid()), is_clean=True)

@@ -1,4 +1,7 @@
-"""commit: whoever asked for storage commitment, and has an address in the settings, gets his report (PS3.4 annex J)."""
+"""commit: sends the storage commitment report (PS3.4 annex J) to each requester.
+
+The requester needs an address in the settings.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,15 @@ from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 
 _SYNTAXES = (ExplicitVRLittleEndian, ImplicitVRLittleEndian)
-_THREADS = 4  # an asker that is away holds one for its time-out
+_THREADS = 4  # a requester that is away holds one for its time-out
 _LONGEST_PAUSE_SECONDS = 600.0
 
 
 def _report_to(peer: CommitmentPeer, job: CommitmentJob, verdict: CommitmentVerdict) -> Advance:
-    """On an association of our own, in which we are the SCP. Return when the asker has answered.
+    """Send a report on an association of our own, in which we are the SCP.
 
-    The Called AE Title of the request calls: its sender knows it. Raises Retry or Refused.
+    Return when the requester has responded. The Calling AE Title is the Called AE Title of the
+    request, which its sender knows. Raises Retry or Refused.
     """
     request = job.request
     titles = peer.ae_title or request.calling_ae_title, request.called_ae_title
@@ -53,7 +57,7 @@ def _associated(asker: Peer) -> Association:
 
 
 class CommitHandler:
-    """One for a dispatcher."""
+    """The handler of the stage, one for a dispatcher."""
 
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._peers = {title.strip(): peer for title, peer in settings.commitment.items()}
@@ -63,7 +67,7 @@ class CommitHandler:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="commitment")
 
     async def handle(self, job: Job) -> Advance:
-        """One request."""
+        """Handle one request."""
         assert isinstance(job, CommitmentJob)
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._report, job)
 
@@ -78,7 +82,7 @@ class CommitHandler:
             raise self._later(job, error) from error
 
     def _later(self, job: CommitmentJob, error: Retry) -> Retry | Refused:
-        """A pause that grows with the age of the request; at last a person."""
+        """Return a Retry whose pause grows with the age of the request, or at last a Refused."""
         age = time.time() - job.requested_at
         if age > self._give_up_seconds:
             return Refused("not_reported", f"tried for {age / 3600:.1f} h; the last: {error.detail}")
@@ -86,5 +90,5 @@ class CommitHandler:
         return Retry(error.detail, after_seconds=pause, is_outage=True)
 
     def close(self) -> None:
-        """End the threads; what is on the wire is finished."""
+        """End the threads; messages in progress are finished."""
         self._threads.shutdown()

@@ -1,4 +1,7 @@
-"""compare: what a shadow says about a study, beside what was reported. Nothing of it is sent anywhere."""
+"""compare: a shadow's results for a study, compared with the reported ones.
+
+They are not sent anywhere.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,18 @@ from hilum.errors import Retry
 from hilum.receive.patient import identity_of
 
 _LOOK_AGAIN_SECONDS = 5.0
-_READINGS_SECONDS = 3600.0  # the last reading hastens the comparison; this is for the moment in which it cannot
+# for the case that the last reading cannot trigger the comparison, as it normally does
+_READINGS_SECONDS = 3600.0
 
 
 class CompareHandler:
-    """One for a dispatcher."""
+    """The handler of the stage, one for a dispatcher."""
 
     def __init__(self, releases: Mapping[str, Release], namespace: uuid.UUID) -> None:
         self._releases, self._namespace = releases, namespace
 
     async def handle(self, job: Job) -> Advance:
-        """One study."""
+        """Handle one study."""
         assert isinstance(job, ComparisonJob)
         now = time.time()
         reported = _reported(job, now)
@@ -41,7 +45,8 @@ class CompareHandler:
 def _reported(job: ComparisonJob, now: float) -> Result:
     study = job.shadow.study
     if job.reported is None or study.state is not StudyState.CLOSED:
-        # As long again as it has been open: while another release reads an archive, all its studies are.
+        # The pause is as long as the study has been open: all studies of an archive are open while
+        # another release reads it.
         seconds = min(max(_LOOK_AGAIN_SECONDS, now - study.quiet_until), _READINGS_SECONDS)
         raise Retry("the study is not closed yet", after_seconds=seconds, is_outage=True)
     return job.reported

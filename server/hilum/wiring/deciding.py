@@ -14,12 +14,18 @@ from hilum.store.decisions import CannotResolve, Decisions
 
 
 def open_decisions(settings: Settings) -> Decisions:
-    """To be closed after use; the ledger must have its revision."""
+    """Return the decisions of an installation, to be closed after use.
+
+    The ledger must have its revision.
+    """
     return Decisions(settings.ledger_url, Archive(settings.archive_dir), _described, sha256_of)
 
 
 def _described(file: Path, seed: int) -> Instance:
-    """It could be read when it came, so a file that cannot has been damaged since."""
+    """Return the description of a file in quarantine.
+
+    It could be read when it came, so an unreadable file has been damaged since.
+    """
     try:
         return describe(file, seed)
     except CannotUnderstand as error:
@@ -27,7 +33,7 @@ def _described(file: Path, seed: int) -> Instance:
 
 
 def sha256_of(file: Path) -> str:
-    """Of the data set; empty: it cannot be read any more, so that nothing is like it."""
+    """Return the digest of the data set; empty: it cannot be read any more and equals no other."""
     try:
         return same_bytes.sha256_of(file)
     except CannotUnderstand:

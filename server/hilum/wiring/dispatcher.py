@@ -50,7 +50,7 @@ from hilum.wiring.report_pool import ReportPool
 from hilum.wiring.serving import readiness_of, run_async, serve
 from hilum.withholding import Cause, Subject, cause_of
 
-_LANE_SECONDS = 10.0  # until a lane that is closed is given up
+_LANE_SECONDS = 10.0  # until a lane that does not close is abandoned
 _EPOCH_SECONDS = 1.0
 log = telemetry.logger("wiring")
 
@@ -82,7 +82,8 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
             lane(name, lanes.enter_context(contextlib.closing(DeliverHandler(name, destination, reports, settings.pipeline))))
             for name, destination in settings.destinations.items()
         ]
-        # From the quiet period's end to the PACS in one process, where it has places: what it has decided goes on without a claim.
+        # All stages from the quiet period's end to the PACS are in one process. Where it has free
+        # places, its results go on without a claim.
         report = loop("report", reporting.handle, *delivering)
         loops += [
             loop("assemble", AssembleHandler(releases, ledger).handle, report),
@@ -95,14 +96,14 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
 
 
 class AssembleHandler:
-    """assemble: decides what a complete study says."""
+    """assemble: decides the results of a complete study."""
 
     def __init__(self, releases: Mapping[str, Release], ledger: Ledger) -> None:
         self._releases, self._ledger, self._namespace = releases, ledger, ledger.namespace
         self._epoch, self._looked_at = ledger.begin_epoch(), time.monotonic()
 
     async def handle(self, job: Job) -> Advance:
-        """One study."""
+        """Handle one study."""
         assert isinstance(job, StudyJob)
         epoch = await self._epoch_now()
         with telemetry.cpu("aggregate"):
@@ -115,7 +116,10 @@ class AssembleHandler:
         return Advance(StudyState.CLOSED, results=decided.results)
 
     async def _epoch_now(self) -> str:
-        """Looked at again while this runs: a standby of the ledger may have been promoted without the last commits."""
+        """Return the epoch, which is read again while this runs.
+
+        A standby of the ledger may have been promoted without the last commits.
+        """
         if time.monotonic() - self._looked_at > _EPOCH_SECONDS:
             try:
                 self._epoch = await asyncio.to_thread(self._ledger.begin_epoch)
@@ -156,11 +160,11 @@ class ReportHandler:
         self._builder = ReportBuilder(pool, context)
 
     def prepare(self, releases: Iterable[str]) -> None:
-        """Have the templates of these compiled."""
+        """Compile the templates of these releases."""
         self._builder.prepare(self._releases[name] for name in releases)
 
     async def handle(self, job: Job) -> Advance:
-        """One result."""
+        """Handle one result."""
         assert isinstance(job, ReportJob)
         release = self._releases.get(job.result.release)
         if release is None:
@@ -184,9 +188,11 @@ class ReportHandler:
         return await self._builder.with_heat_map(job, release, kinds, sources)
 
     def _address(self, document: Document, job: ReportJob, *, takes_away: bool = False) -> NewDocument:
-        """Where a document goes. Untrained weights go only where somebody asked for them (promise 8), and what stays away is said.
+        """Return a document with its destinations.
 
-        `takes_away`: a heat map is a sheet that takes an earlier one away. Who never had one would learn nothing from it.
+        Results of untrained weights go only to destinations that accept them, and withheld
+        documents are logged. `takes_away`: a heat map replaces an earlier one by an empty sheet. It
+        does not go to destinations that never had a heat map.
         """
         takers = {name: item for name, item in self._settings.destinations.items() if self._wants(document.kind, name, job)}
         if takes_away and document.kind == "heatmap":
@@ -198,10 +204,11 @@ class ReportHandler:
         return NewDocument(document, tuple(name for name in takers if name not in withheld), withheld)
 
     def _wants(self, kind: str, name: str, job: ReportJob) -> bool:
-        """Whether a destination takes this: its sender or its route say so, or an earlier report lies there.
+        """Return whether a destination takes this document.
 
-        That a study was not analysed is reported where the settings ask for it, and wherever an earlier report lies: its numbers do
-        not hold any more, so it gets a successor.
+        It does if its sender or route requires it, or if it has an earlier report. A study that was
+        not analysed is reported where the settings require it, and wherever an earlier report is:
+        its numbers are no longer valid, so it gets a successor.
         """
         handling = self._settings.handling_of(job.study.calling_ae_title, job.study.called_ae_title)
         has_earlier = name in job.held or (kind == "heatmap" and name in job.pictured)
@@ -213,7 +220,10 @@ class ReportHandler:
 
 
 def _say_reported(job: ReportJob, documents: Iterable[NewDocument]) -> None:
-    """One line for each report of a study. How many findings are present stays out: it would say something of a patient."""
+    """Log one line for each report of a study.
+
+    The number of present findings is left out, because it is information about a patient.
+    """
     result = job.result
     said = {name: getattr(result, name) for name in ("study_instance_uid", "release", "revision", "outcome", "reason")}
     used = sum(image.is_used for image in result.source_images)
@@ -248,7 +258,7 @@ class DeliverHandler:
         self._thread = OneThread(f"lane-{name}")
 
     async def handle(self, job: Job) -> Advance:
-        """One document."""
+        """Deliver one document."""
         assert isinstance(job, DeliveryJob)
         started = time.perf_counter()
         try:
@@ -256,14 +266,15 @@ class DeliverHandler:
         except ClassRefused as error:
             return await self._step_down(job, error)
         telemetry.DELIVER_SECONDS.labels(self._name).observe(time.perf_counter() - started)
-        if job.document.kind in SR_KINDS and job.delivered_at is None:  # one that is sent again is not late
+        # a document that is sent again is not late
+        if job.document.kind in SR_KINDS and job.delivered_at is None:
             now = time.time()
             telemetry.LAST_IMAGE_TO_ACCEPTED_SECONDS.labels(self._name).observe(now - job.last_received_at)
             telemetry.QUIET_END_TO_ACCEPTED_SECONDS.labels(self._name).observe(max(0.0, now - job.quiet_until))
         return Advance(DeliveryState.DELIVERED)
 
     def has_room(self) -> bool:
-        """False while the destination is away and no knock is due."""
+        """Return False while the destination is away and no probe is due."""
         return self._lanes.has_room()
 
     def _send(self, job: DeliveryJob) -> None:
@@ -271,13 +282,16 @@ class DeliverHandler:
             self._lanes.of(job).deliver(job.document)
 
     async def _step_down(self, job: DeliveryJob, error: ClassRefused) -> Advance:
-        """The same report in the class that the receiver takes: a document of its own, stored before it is sent."""
+        """Store the same report in the class that the receiver takes, as a new document."""
         derived = await self._pool.run(derive, job.document, error.accepted, job.identifiers[error.accepted.kind])
         ended = {"reason": "class_ladder", "detail": error.detail}
         return Advance(DeliveryState.CANCELLED, ended, documents=[NewDocument(derived, (self._name,))])
 
     def close(self) -> None:
-        """Release the association, when the thread that used it has ended. One that hangs must not keep its process from ending."""
+        """Release the association after the end of the thread that used it.
+
+        A thread that hangs must not keep its process from ending.
+        """
         if self._thread.close(_LANE_SECONDS):
             self._lanes.close()
         else:

@@ -1,4 +1,7 @@
-"""`erase`: all that the ledger and the archive hold of a patient or of one study. Patient ID and UID go into no log and no row."""
+"""`erase`: deletes all data of a patient or of one study from the ledger and the archive.
+
+Patient ID and UID go into no log and no row.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,11 @@ _JSON = "application/json"
 
 @dataclass(slots=True)
 class ErasureReport:
-    """What was erased, or would be. Everything but counts would say who it was.
+    """The counts of an erasure, done or planned. More than counts would identify the patient.
 
-    `delivered`: documents by destination that only their receivers can delete, `tried`: that they may have. `quarantined`: files in
-    quarantine. `unreadable`: files in quarantine of which nobody can say whose they are. `arriving`: files without a row yet; do it again.
+    `delivered`: documents by destination that only their receivers can delete. `tried`: documents
+    that receivers may have. `quarantined`: files in quarantine. `unreadable`: files in quarantine
+    whose patient is unknown. `arriving`: files without a row yet; erase again.
     """
 
     studies: int = 0
@@ -45,7 +49,7 @@ class ErasureReport:
     is_rewritten: bool = False
 
     def add(self, found: Erased) -> None:
-        """What was found of one study."""
+        """Add the counts of one study."""
         self.studies += found.studies
         self.images += found.images
         self.documents += found.documents
@@ -54,16 +58,16 @@ class ErasureReport:
 
     @property
     def is_gone(self) -> bool:
-        """Whether no file of the patient or study is left, whatever the ledger's free pages hold."""
+        """Whether no file of the patient or study is left; free pages of the ledger may hold bytes."""
         return not (self.arriving or self.files_left)
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing of it has to be done again."""
+        """Whether no step of the erasure has to be repeated."""
         return self.is_rewritten and self.is_gone
 
     def said(self, *, is_dry_run: bool, whose: str = "patient") -> str:
-        """For a person, one line a fact. `whose`: patient or study."""
+        """Return the report for a person, one line a fact. `whose`: patient or study."""
         verb = "would be erased; add --yes" if is_dry_run else "erased"
         lines = [f"{self.studies} studies, {self.images} images, {self.documents} documents, {self.quarantined} files in quarantine {verb}"]
         lines += [f"{count} documents were delivered to {name}: ask there for their deletion" for name, count in self.delivered.items()]
@@ -82,11 +86,12 @@ class ErasureReport:
 def erase(
     settings: Settings, owner: Patient | OneStudy, *, is_dry_run: bool = False, has_to_rewrite: bool = True, deed: Deed | None = None
 ) -> ErasureReport:
-    """Erase a patient's studies, which stored headers and reports tell, or one study. Safe to repeat after any crash.
+    """Erase a patient's studies, or one study. Safe to repeat after any crash.
 
-    Of a study whose images have another patient's headers by now only the reports that name this one go. Looks until there is nothing
-    more: each look for a patient reads every header and report, about a million headers a minute. Raises ConfigurationError where there
-    is no archive.
+    A patient's studies are found by stored headers and reports. If the images of a study have
+    another patient's headers by now, only the reports that name this patient are erased. The search
+    repeats until it finds no more. Each search for a patient reads every header and report, about a
+    million headers a minute. Raises ConfigurationError where there is no archive.
     """
     archive = Archive(settings.archive_dir)
     if not archive.is_there:
@@ -109,7 +114,7 @@ def erase(
 
 
 def _begin(settings: Settings, deed: Deed, owner: Patient | OneStudy, *, is_dry_run: bool) -> None:
-    """Nothing is erased without this row.
+    """Write the row of the audit without which no erasure starts.
 
     A digest stands for the patient, and for the study, whose UID is to be gone.
     """
@@ -125,7 +130,8 @@ def _begin(settings: Settings, deed: Deed, owner: Patient | OneStudy, *, is_dry_
 def _erase(erasure: Erasure, archive: Archive, owner: Patient | OneStudy, *, is_dry_run: bool) -> ErasureReport:
     report = ErasureReport()
     while True:
-        # In this order: what gets its row between the two looks has been seen as arriving.
+        # In this order: a file that gets its row between the two looks has been counted as
+        # arriving.
         report.arriving = sum(_is_of(file, owner) is True for file in archive.unindexed())
         if not _erase_rows(erasure, owner, report, is_dry_run=is_dry_run) or is_dry_run:
             break
@@ -140,7 +146,7 @@ def _erase(erasure: Erasure, archive: Archive, owner: Patient | OneStudy, *, is_
 
 
 def _erase_rows(erasure: Erasure, owner: Patient | OneStudy, report: ErasureReport, *, is_dry_run: bool) -> bool:
-    """One look at all rows; whether there was anything to erase."""
+    """Erase all rows that one search finds; return whether there were any."""
     studies, results = ({owner.study_instance_uid}, {}) if isinstance(owner, OneStudy) else _of_patient(erasure, owner)
     verbs = (erasure.look, erasure.look_at_results) if is_dry_run else (erasure.erase_study, erasure.erase_documents)
     found = [verbs[0](study_uid) for study_uid in sorted(studies)]
@@ -151,7 +157,7 @@ def _erase_rows(erasure: Erasure, owner: Patient | OneStudy, report: ErasureRepo
 
 
 def _of_patient(erasure: Erasure, patient: Patient) -> tuple[set[str], dict[str, set[int]]]:
-    """Studies that are the patient's, and by study the results that name the patient."""
+    """Return the patient's studies, and by study the results that name the patient."""
     studies, results = _studies(erasure, patient), _results(erasure, patient)
     return studies | {study_uid for study_uid in results if not erasure.has_images(study_uid)}, results
 
@@ -161,7 +167,10 @@ def _studies(erasure: Erasure, patient: Patient) -> set[str]:
 
 
 def _results(erasure: Erasure, patient: Patient) -> dict[str, set[int]]:
-    """By study, those whose reports name the patient: its images may have got another header since, or have moved to another study."""
+    """Return, by study, the results whose reports name the patient.
+
+    Its images may have got another header since, or have moved to another study.
+    """
     found: dict[str, set[int]] = {}
     for study_uid, result_id, media_type, content in erasure.documents():
         if _is_report_of(patient, media_type, content):
@@ -173,12 +182,12 @@ def _is_report_of(patient: Patient, media_type: str, content: bytes) -> bool:
     try:
         return _is_json_of(patient, content) if media_type == _JSON else is_object_of(content, patient)
     except CannotUnderstand:
-        return False  # we wrote it
+        return False  # Hilum wrote it
 
 
 def _is_json_of(patient: Patient, content: bytes) -> bool:
     if json.dumps(patient.patient_id, ensure_ascii=False)[1:-1].encode() not in content:
-        return False  # most are ruled out without being read
+        return False  # most are ruled out without being parsed
     study = json.loads(content).get("study", {})
     patient_id, issuer = ((study.get(name) or "").strip() for name in ("patient_id", "issuer_of_patient_id"))
     return patient_id == patient.patient_id and patient.issuer in (None, issuer)
@@ -200,7 +209,10 @@ def _quarantined(archive: Archive, owner: Owner, report: ErasureReport) -> Itera
 
 
 def _left(erasure: Erasure, archive: Archive, owner: Owner) -> list[str]:
-    """Paths of the patient's or the study's files that wait for their deletion: an earlier header stays for an hour."""
+    """Return paths of the patient's or the study's files that wait for their deletion.
+
+    An earlier header stays for an hour.
+    """
     found = []
     for path in erasure.left_files():
         with contextlib.suppress(FileNotFoundError):
@@ -210,7 +222,7 @@ def _left(erasure: Erasure, archive: Archive, owner: Owner) -> list[str]:
 
 
 def _is_of(file: Path, owner: Owner) -> bool | None:
-    """None: nobody can say."""
+    """Return whether the file is the owner's; None: unknown."""
     try:
         return is_file_of(file, owner)
     except FileNotFoundError:
@@ -220,7 +232,7 @@ def _is_of(file: Path, owner: Owner) -> bool | None:
 
 
 def _remove_files(erasure: Erasure) -> int:
-    """How many could not be deleted; housekeeping goes on trying."""
+    """Return the number of files that could not be deleted; housekeeping tries again."""
     left = 0
     while removed := erasure.remove_files():
         left += sum(item.problem is not None for item in removed)

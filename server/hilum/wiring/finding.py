@@ -1,4 +1,7 @@
-"""`find`: studies by what stands in stored headers alone. What is looked for goes into no log and no row."""
+"""`find`: studies by values that are in stored headers alone.
+
+The values go into no log and no row.
+"""
 
 from __future__ import annotations
 
@@ -14,25 +17,32 @@ from hilum.store.views import LedgerViews
 
 
 class Sought(Owner, Protocol):
-    """A number by which somebody asks."""
+    """An identifier to search for."""
 
     def issuer_in(self, header: bytes | memoryview, transfer_syntax_uid: str) -> str:
-        """Who has issued such a number in a header; empty: it does not say. Raises CannotUnderstand."""
+        """Return the issuer of such a number in a header; empty: the header has none.
+
+        Raises CannotUnderstand.
+        """
 
 
 class Looked(NamedTuple):
-    """A header that was read. `header`: where it is the first found that names a study; None: it is not."""
+    """A header that was read.
+
+    `header`: set if it is the first found that names the owner in its study; None: it is not.
+    """
 
     stored: StoredHeader
     header: bytes | None
 
 
 def find(views: LedgerViews, sought: Sought, since: float | None = None, dates: StudyDates | None = None) -> Iterator[dict[str, Any]]:
-    """Each study of which a header names it, as `LedgerViews.study` tells it, as soon as it is found, newest image first.
+    """Return each study with a header that names it, as `LedgerViews.study` does, newest first.
 
-    `issuer` is added: who has issued the number in that header, because two hospitals may have issued the same.
-    Every header is read, about a million a minute; `since`: of images received then (seconds since the epoch) or later;
-    `dates`: of studies made then. Raises Retry.
+    A study is returned as soon as it is found. `issuer` is added: the issuer of the number in that
+    header, because two hospitals may have issued the same number. Every header is read, about a
+    million a minute. `since`: of images received then (seconds since the epoch) or later; `dates`:
+    of studies made then. Raises Retry.
     """
     owner = sought if dates is None else AllOf((sought, dates))
     for stored, header in look(views, owner, since=since):
@@ -41,9 +51,10 @@ def find(views: LedgerViews, sought: Sought, since: float | None = None, dates: 
 
 
 def look(views: LedgerViews, owner: Owner, *, since: float | None = None, before: int | None = None) -> Iterator[Looked]:
-    """Every header before this row id (None: the newest), newest first; of each study the first that names the owner.
+    """Return every header before this row id (None: the newest), newest first.
 
-    A study that a header from `before` on names was found by the search that went so far.
+    Of each study the first header that names the owner is marked. A study that a header from
+    `before` on names was found by the earlier search.
     """
     found: set[str] = set()
     for stored in _headers(views, since, before):
@@ -63,7 +74,7 @@ def _headers(views: LedgerViews, since: float | None, before: int | None) -> Ite
 
 
 def _naming(views: LedgerViews, stored: StoredHeader, owner: Owner) -> bytes | None:
-    """The header, if it names the owner."""
+    """Return the header if it names the owner."""
     try:
         return header if owner.is_of(header := whole_header(views, stored), stored.transfer_syntax_uid) else None
     except CannotUnderstand:
@@ -71,5 +82,5 @@ def _naming(views: LedgerViews, stored: StoredHeader, owner: Owner) -> bytes | N
 
 
 def whole_header(views: LedgerViews, stored: StoredHeader) -> bytes:
-    """All of a header; empty: it was erased meanwhile."""
+    """Return all of a header; empty: it was erased meanwhile."""
     return stored.beginning if stored.is_whole else views.whole_header(stored.row_id)

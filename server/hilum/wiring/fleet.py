@@ -1,4 +1,7 @@
-"""The releases that one analyser reads with: as the settings and the rollouts want them, each watched by known images."""
+"""The releases that one analyser reads with.
+
+Settings and rollouts choose them. Each is checked by known images.
+"""
 
 from __future__ import annotations
 
@@ -23,27 +26,31 @@ from hilum.wiring.releases import Catalogue, triton_names
 
 _FOLLOW_SECONDS: Final = 1.0
 _LOADING_SECONDS: Final = 1.0  # until a reading whose release is being loaded is tried again
-_BEHIND_SECONDS: Final = 15.0  # the same, of one that another host's settings name
+_BEHIND_SECONDS: Final = 15.0  # the same, for a release that only another host's settings name
 _NEVER_CHECKED: Final = "the first canary inference has not finished"
 log = telemetry.logger("wiring")
 
 
 class Readers(Protocol):
-    """The analyser: what reads with releases that come and go."""
+    """The analyser: it reads with releases that are added and removed."""
 
     @property
     def releases(self) -> Collection[str]:
-        """Those that are there."""
+        """The releases that are there."""
 
     def add(self, release: Release) -> None:
-        """One more."""
+        """Add a release."""
 
     def remove(self, name: str) -> None:
-        """One fewer."""
+        """Remove a release."""
 
 
 class Fleet:
-    """Follows the rollouts, loads what they want beside the rest, proves it, and unloads what nobody waits for any more."""
+    """The loader of releases: it follows the rollouts.
+
+    It loads their releases beside the others, verifies them, and unloads releases that no image
+    waits for.
+    """
 
     def __init__(
         self,
@@ -68,12 +75,15 @@ class Fleet:
         self._watching, self._over = OneThread("rollouts"), threading.Event()
 
     def readiness(self) -> tuple[bool, str]:
-        """Whether every release that somebody waits for gave its known answer, and what is wrong where not."""
+        """Return whether every required release passed its canary, and the problems."""
         problems = [problem for name, problem in dict(self._problems).items() if self._is_needed(name)]
         return not problems, "; ".join(dict.fromkeys(problems))[:500]
 
     async def explain(self, job: ReadingJob) -> NotAnalysed | Retry:
-        """What becomes of a reading by a release that is not here: it is loaded if it was chosen for the study."""
+        """Return the outcome of a reading by a release that is not here.
+
+        The release is loaded if it was chosen for the study.
+        """
         name = job.release
         if not await self._is_chosen(job):
             return await self._not_chosen(name)
@@ -83,7 +93,10 @@ class Fleet:
         return Retry(f"{name} is being loaded", after_seconds=_LOADING_SECONDS, is_outage=True)
 
     async def _not_chosen(self, name: str) -> NotAnalysed | Retry:
-        """Over for good, unless a host whose settings name it has recorded the image: while settings are rolled, some hosts are behind."""
+        """Return a final outcome, or a Retry if a host whose settings name the release exists.
+
+        While settings are rolled out, some hosts are behind.
+        """
         if not await self._ask(self._rollouts.is_named, name):
             return NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{name} is not among models.releases")
         if name not in self._missed:
@@ -93,13 +106,13 @@ class Fleet:
         return Retry(f"{name} is in the settings of another host only", after_seconds=_BEHIND_SECONDS, is_outage=True)
 
     async def begin(self, readers: Readers) -> None:
-        """Read the rollouts, so that the first readings find their releases; close those that the settings have overtaken."""
+        """Read the rollouts for the first readings, and close those that the settings supersede."""
         for item in await asyncio.to_thread(self._rollouts.close_stale, self._settings.active_releases):
             log.warning("rollout_closed", alias=item.alias, reason=item.problem)
         await self.follow(readers)
 
     async def run(self, readers: Readers) -> None:
-        """Follow and check, for ever."""
+        """Follow and check, forever."""
         check_at = float("-inf")
         try:
             while True:
@@ -115,7 +128,10 @@ class Fleet:
             self._over.set()
 
     def _await_change(self, readers: Readers, until: float) -> None:
-        """Return when something else is wanted than what is there. In a thread: an event loop would be woken twice for each look."""
+        """Return when the wanted releases differ from the loaded ones.
+
+        It runs in a thread: an event loop would be woken twice for each look.
+        """
         while (seconds := until - time.monotonic()) > 0 and not self._over.wait(min(seconds, _FOLLOW_SECONDS)):
             with contextlib.suppress(Retry, *AWAY):
                 plan, wanted = self._found(list(readers.releases))
@@ -123,7 +139,7 @@ class Fleet:
                     return
 
     def _are_here(self, plan: Plan, wanted: Iterable[Release], readers: Readers) -> bool:
-        """Whether all that is wanted is loaded, and as it is by now."""
+        """Return whether all wanted releases are loaded in their current version."""
         here = set(readers.releases)
         return (plan.all | self._asked) <= here and all(self._loaded.get(release.id) == release for release in wanted)
 
@@ -131,11 +147,12 @@ class Fleet:
         return bool(self._problems or self._plan.proving)
 
     def _is_needed(self, name: str) -> bool:
-        """Whether images that shall be reported wait for it."""
+        """Return whether images that are to be reported wait for the release."""
         return name in self._plan.required or name in self._finishing
 
     async def _is_chosen(self, job: ReadingJob) -> bool:
-        # Of the settings also what two rollouts have replaced: a study from before them was assigned to nobody.
+        # The settings' releases count even if two rollouts have replaced them: a study from before
+        # them has no assignment.
         if job.release in {*self._plan.all, *self._asked, *self._settings.active_releases}:
             return True
         return await self._ask(self._rollouts.is_assigned, job.instance.study_instance_uid, job.release)
@@ -147,7 +164,10 @@ class Fleet:
             raise Retry("the ledger does not answer", is_outage=True) from error
 
     async def follow(self, readers: Readers) -> bool:
-        """Read with what settings and rollouts want by now; whether that has changed. While the ledger is away, it has not."""
+        """Load the releases of settings and rollouts; return whether they have changed.
+
+        While the ledger is away, there is no change.
+        """
         try:
             found, wanted = await asyncio.to_thread(self._found, list(readers.releases))
         except (Retry, *AWAY):
@@ -155,7 +175,8 @@ class Fleet:
         has_changed, self._plan = found != self._plan, found
         for release in wanted:
             if release.id in readers.releases and self._loaded.get(release.id, release) != release:
-                await self._unload(readers, release.id)  # it was started again with another manifest
+                # it was started again with another manifest
+                await self._unload(readers, release.id)
             self._loaded[release.id] = release
             if release.id not in readers.releases:
                 self._problems[release.id] = _NEVER_CHECKED
@@ -164,17 +185,23 @@ class Fleet:
         return has_changed or not (found.all | self._asked) <= set(readers.releases)
 
     def _found(self, here: Collection[str]) -> tuple[Plan, list[Release]]:
-        """What the ledger says by now, and the releases that this takes: one thread to be woken each second, and not two."""
+        """Return the plan of the ledger, and its releases.
+
+        Both are read in one thread, so that one thread is woken each second and not two.
+        """
         plan = plan_of(self._settings.active_releases, self._rollouts.all())
         return plan, self._wanted(plan, here)
 
     def _wanted(self, plan: Plan, here: Collection[str]) -> list[Release]:
-        """What is new to this analyser, and what is here: a candidate may be something else than it was, and proved elsewhere as that."""
+        """Return the new releases of this analyser, and the loaded ones.
+
+        A candidate's content may have changed, and another analyser may have verified it.
+        """
         found = [self._catalogue.get(name) for name in sorted(plan.all | self._asked | set(here))]
         return [release for release in found if release is not None]
 
     async def check(self, readers: Readers) -> None:
-        """Unload what nobody waits for any more, and send known images through everything else."""
+        """Unload unused releases, and send known images through all others."""
         await self._tidy_up(readers)
         for name in sorted(self._plan.all | set(readers.releases)):
             problem = await self._check(name)
@@ -192,7 +219,10 @@ class Fleet:
         return "; ".join(filter(None, (problem, edited))) or None
 
     async def _judge(self, alias: str, name: str, problem: str | None) -> None:
-        """Let a candidate in, or refuse it when its time is over; traffic is untouched until then."""
+        """Let a candidate in, or refuse it when its time is over.
+
+        Traffic is unchanged until then.
+        """
         try:
             if problem is None:
                 done = await asyncio.to_thread(self._rollouts.confirm, alias, name, self._who, self._loaded[name].digest)
@@ -202,7 +232,9 @@ class Fleet:
                 await asyncio.to_thread(self._rollouts.refuse, alias, name, problem, self._who)
                 log.error("rollout_candidate_refused", alias=alias, release=name, problem=problem)
         except (CannotRollOut, *AWAY):
-            return  # another analyser, or a person, was faster; or the ledger is away, and the next round tries again
+            # another analyser, or a person, was faster; or the ledger is away, and the next round
+            # tries again
+            return
 
     def _is_hopeless(self, name: str) -> bool:
         since = self._failing_since.setdefault(name, time.monotonic())
@@ -212,7 +244,7 @@ class Fleet:
         return True
 
     async def _tidy_up(self, readers: Readers) -> None:
-        """Unload what neither settings nor rollouts want, once no image waits for it."""
+        """Unload releases that neither settings nor rollouts want, once no image waits for them."""
         unwanted = sorted(set(readers.releases) - self._plan.all)
         self._finishing = {name for name in unwanted if await self._is_waited_for(name)}
         for name in unwanted:
@@ -226,17 +258,18 @@ class Fleet:
             return True
 
     async def _unload(self, readers: Readers, name: str) -> None:
-        readers.remove(name)  # first: a late image that comes now has it loaded again
+        readers.remove(name)  # first, so that a late image that comes now has it loaded again
         self._asked.discard(name)
         self._problems.pop(name, None)
         self._failing_since.pop(name, None)
         if problem := await self._prover.unload(self._loaded.pop(name)):
             log.warning("release_not_unloaded", release=name, problem=problem)
-        telemetry.CANARY_READY.labels(name).set(1)  # nobody waits for it, so nobody shall be called for it
+        # no image waits for it, so it must raise no alert
+        telemetry.CANARY_READY.labels(name).set(1)
         log.info("release_unloaded", release=name)
 
     def _note(self, name: str, problem: str | None) -> None:
-        # For a shadow, or a release that is kept for the way back, nobody shall be called.
+        # A shadow, or a release kept for rollback, must raise no alert.
         telemetry.CANARY_READY.labels(name).set(problem is None or not self._is_needed(name))
         if problem is None:
             self._failing_since.pop(name, None)

@@ -1,4 +1,4 @@
-"""Which releases an analyser shall have loaded, from settings and rollouts (pure)."""
+"""The releases that an analyser has to load, from settings and rollouts (pure)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from hilum.domain import Rollout, RolloutMode, RolloutState
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What settings and rollouts want. `required`: readiness rests on them; `kept`: loaded all the same; `proving`: alias by candidate."""
+    """The releases of settings and rollouts.
+
+    `required`: readiness depends on them; `kept`: loaded as well; `proving`: alias by candidate.
+    """
 
     required: frozenset[str]
     kept: frozenset[str]
@@ -18,12 +21,12 @@ class Plan:
 
     @property
     def all(self) -> frozenset[str]:
-        """Every release that shall be loaded."""
+        """Every release to load."""
         return self.required | self.kept
 
 
 def plan_of(active: Iterable[str], rollouts: Iterable[Rollout]) -> Plan:
-    """From the releases of the settings and the rollouts (pure)."""
+    """Return the plan for the releases of the settings and the rollouts (pure)."""
     standing = [item for item in rollouts if item.state is not RolloutState.CLOSED]
     serving = {item.configured: item.serving for item in standing}
     canaries = {item.candidate for item in standing if item.state is RolloutState.RUNNING and item.mode is RolloutMode.CANARY}

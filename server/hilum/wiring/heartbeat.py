@@ -1,4 +1,4 @@
-"""A process's sign of life."""
+"""The heartbeat of a process."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ log = telemetry.logger("wiring")
 
 
 def begin_life(ledger: Ledger, role: str) -> str:
-    """The name under which this process will hold leases.
+    """Return the name under which this process will hold leases, after ending its old leases.
 
-    It holds none yet: what is leased to that name was left by one that died with the same process id, as in a container started again.
+    The process holds none yet. Leases of that name were left by one that died with the same process
+    id, as in a container started again.
     """
     name = process_name(role, os.getpid())
     try:
@@ -34,7 +35,10 @@ def begin_life(ledger: Ledger, role: str) -> str:
 
 
 class Heartbeat:
-    """Tells the ledger, and through it the readiness probe, that this process lives and whether it can work."""
+    """A thread that writes to the ledger that this process is alive and whether it can work.
+
+    The readiness probe reads it there.
+    """
 
     def __init__(self, ledger: Ledger, role: str, readiness: Callable[[], tuple[bool, str]] = lambda: (True, "")) -> None:
         self._ledger, self._role, self._readiness = ledger, role, readiness
@@ -43,18 +47,18 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End, and be forgotten."""
+        """End the thread, and delete the heartbeat."""
         self._stop.set()
         self._thread.join(timeout=_HEARTBEAT_SECONDS)
         self._ledger.forget_processes([self._name])
 
     def _beat(self) -> None:
-        has_beaten = False  # whose name ours was before is nothing to us
+        has_beaten = False  # an earlier owner of our name does not matter
         while not self._stop.is_set():
             is_ready, detail = self._readiness()
             try:

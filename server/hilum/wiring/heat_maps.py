@@ -1,4 +1,7 @@
-"""Which reports get a heat map, and what it is drawn from: maps out of the ledger, pixels out of the archive."""
+"""Heat maps: the reports that get one, and its sources.
+
+Maps come from the ledger, pixels from the archive.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ log = telemetry.logger("wiring")
 
 
 class HeatMaps:
-    """Decides and gathers; one for a dispatcher."""
+    """The decision on heat maps and the collection of their sources, one for a dispatcher."""
 
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._settings, self._ledger = settings, ledger
@@ -32,11 +35,12 @@ class HeatMaps:
             )
 
     def is_wanted(self, job: ReportJob, release: Release, takers: Iterable[Destination]) -> bool:
-        """Whether one of the destinations that ask for a heat map of this result may have it, and there are maps to draw.
+        """Return whether a destination that wants a heat map may have it, and maps exist.
 
-        Or an earlier one may lie there: it must not stay the last word, whatever became of the images and their maps.
-        Never under the triage profile: a triage device (21 CFR 892.2080) notifies and prioritises, and its output does not mark,
-        localise or highlight; a heat map would make it a detection aid, which is another class of device.
+        It is also wanted where an earlier one may be: that one must not stay the latest. Never
+        under the triage profile: a triage device (21 CFR 892.2080) notifies and prioritises. Its
+        output does not mark, localise or highlight. A heat map would make it a detection aid, which
+        is another class of device.
         """
         can_be_drawn = release.has_cam and job.result.outcome is not Outcome.NOT_ANALYSED
         if self._settings.report.intended_use == "triage" or not (can_be_drawn or "heatmap" in job.predecessors):
@@ -45,7 +49,10 @@ class HeatMaps:
         return any(cause_of(destination, subject) is None for destination in takers)
 
     async def sources(self, job: ReportJob) -> HeatMapSources:
-        """The files and maps of the result's images. After a process has died over this report, none: the report must go out."""
+        """Return the files and maps of the result's images.
+
+        After a process has died over this report there are none, so that the report goes out.
+        """
         if job.lease.lapses > 0:
             return HeatMapSources({}, 0, _PROCESS_DIED)
         return await asyncio.to_thread(self._gather, job)
@@ -73,7 +80,10 @@ def build_in_time(
     template: SrTemplate | None = None,
     seconds: int = _DEADLINE_SECONDS,
 ) -> Report:
-    """`build_report` in a process of a pool. Codecs are C code on foreign input: one that hangs ends its process by SIGALRM."""
+    """Run `build_report` in a process of a pool, with a time limit.
+
+    Codecs are C code on foreign input: one that hangs ends its process by SIGALRM.
+    """
     signal.alarm(seconds)
     try:
         return build_report(job, release, context, kinds, sources, template)

@@ -1,4 +1,4 @@
-"""What the web shows and finds of identifiers: they stand in stored headers alone."""
+"""Identifiers for the web: they are in stored headers alone."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _WAIT_SECONDS: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class LedgerIdentifiers:
-    """Of one ledger. One search runs at a time.
+    """Identifiers of one ledger. One search runs at a time.
 
-    `seconds`: how long a search may take before it says how far it came. `wait_seconds`: how long one waits for another.
+    `seconds`: the time limit of a search before it returns its position. `wait_seconds`: how long
+    one search waits for another.
     """
 
     views: LedgerViews
@@ -39,12 +40,18 @@ class LedgerIdentifiers:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def find(self, query: StudyQuery, *, before: int | None, limit: int) -> FoundStudies:
-        """Studies of which a header names all of it, newest image first. Raises Retry."""
+        """Return studies with a header that matches the whole query, newest image first.
+
+        Raises Retry.
+        """
         with self._alone():
             return self._find(query, before, limit)
 
     def of(self, study_instance_uids: Sequence[str]) -> Mapping[str, Identifiers]:
-        """What the newest image of each study says; of one that cannot be read, nothing. Raises Retry."""
+        """Return the identifiers in the newest image of each study; unreadable ones are left out.
+
+        Raises Retry.
+        """
         found = ((stored.study_instance_uid, self._read(stored)) for stored in self.views.newest_headers(study_instance_uids))
         return {uid: said for uid, said in found if said is not None}
 
@@ -75,7 +82,7 @@ class LedgerIdentifiers:
 
 
 def _owner_of(query: StudyQuery) -> Owner:
-    """What rules out a header fastest comes first."""
+    """Return the owner of a query; the condition that rules out a header fastest comes first."""
     owners: list[Owner] = []
     if query.accession_number:
         owners.append(Accession(query.accession_number))

@@ -1,4 +1,7 @@
-"""`hilum ingest` and watched folders: files into the archive without a network, indexed by this process."""
+"""`hilum ingest` and watched folders: files into the archive without a network.
+
+This process indexes them.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +31,26 @@ from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.matching import begin_archive
 from hilum.store.views import LedgerViews
 
-_AHEAD = 4  # files in hand for each thread: enough to keep it busy, few enough to stop soon
+_AHEAD = 4  # files in progress for each thread: enough to keep it busy, few enough to stop soon
 _AT_ONCE = 16  # commands that take files into one archive
 _PAUSE_SECONDS = 5.0
 _SAID_AGAIN_SECONDS = 3600.0
-_OVER_SECONDS = 60.0  # without a wait; between two of one, a pause and a look at a ledger that is away: 5 s (PostgreSQL), 30 s (SQLite)
+# without a wait; two looks of one wait are a pause and a try of the ledger apart: 5 s (PostgreSQL),
+# 30 s (SQLite)
+_OVER_SECONDS = 60.0
 _NUMBERS = re.compile(r"\d+")
 _FLUSH_SECONDS = 600.0
 
 
 class Stopped(Exception):
-    """There was something to wait for, and no time."""
+    """There was a reason to wait, and no time."""
 
 
 class SaidWaits:
-    """A wait is said when it begins, and then hourly: a disk that is full over a weekend is looked at each five seconds. Thread-safe."""
+    """A notice of a wait, given when the wait begins and then hourly. Thread-safe.
+
+    A disk that is full over a weekend is checked every five seconds.
+    """
 
     def __init__(self, waiting: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._waiting, self._clock = waiting, clock
@@ -51,7 +59,11 @@ class SaidWaits:
         self._asked_at = float("-inf")
 
     def say(self, reason: str) -> None:
-        """The same in other numbers (how much is free just now) is the same; after a while without a wait another one begins."""
+        """Give notice of a wait, unless it continues.
+
+        Other numbers, such as the free space, make no new wait. After a while without a wait a new
+        one begins.
+        """
         now, words = self._clock(), _NUMBERS.sub("", reason)
         with self._lock:
             if now - self._asked_at > _OVER_SECONDS:
@@ -66,7 +78,10 @@ class SaidWaits:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What is said of files: who they come from, whose route applies, and how much they hurry (None: as the route says)."""
+    """The origin of files: their sender, the AE Title of their route, and their lane.
+
+    `lane` None: as the route says.
+    """
 
     calling_ae_title: str
     called_ae_title: str
@@ -81,10 +96,11 @@ def ingest(
     note: Callable[[TakenFile], None],
     waiting: Callable[[str], None],
 ) -> Counter[Fate]:
-    """Take all files; each is durable and has its row, or is counted with its reason. Safe to repeat, and to interrupt.
+    """Take all files; each is durable and has its row, or is counted with its reason.
 
-    `note` hears of each file, `waiting` why nothing goes on for the moment. Raises ConfigurationError, also for a path in what is Hilum's
-    own, and Retry if rows are still missing.
+    Safe to repeat, and to interrupt. `note` is called for each file, `waiting` with the reason of a
+    wait. Raises ConfigurationError, also for a path inside Hilum's own folders, and Retry if rows
+    are still missing.
     """
     fates, outcomes = Counter[Fate](), Counter[RecordOutcome]()
     stop = threading.Event()
@@ -108,7 +124,11 @@ def ingest(
 
 
 def _as_recorded(fates: Counter[Fate], outcomes: Counter[RecordOutcome]) -> Counter[Fate]:
-    """What was durable, and turned out to be known or in conflict only when it was to get its row, as another file of the same call."""
+    """Return the counts corrected by the outcomes of indexing.
+
+    A file may have turned out to be known or in conflict only when it was to get its row, because
+    of another file of the same call.
+    """
     conflicts = sum(count for outcome, count in outcomes.items() if outcome.is_conflict)
     late = Counter({Fate.KNOWN: outcomes[RecordOutcome.DUPLICATE], Fate.CONFLICT: conflicts})
     return fates + late - Counter({Fate.STORED: late.total()})
@@ -122,10 +142,11 @@ def taking(
     stop: threading.Event,
     outcomes: Counter[RecordOutcome] | None = None,
 ) -> Iterator[tuple[FolderIntake, Archive]]:
-    """What takes files, and where to. At the end their rows are written, or they lie in `unindexed` for the next one.
+    """Yield the intake of files, and the archive.
 
-    `stop` ends a wait for the disk or the ledger (Stopped); it is set if a bug ends the indexing, which is raised at the end. `outcomes`
-    counts what became of files when they got their rows.
+    At the end their rows are written, or the files are in `unindexed` for the next run. `stop` ends
+    a wait for the disk or the ledger (Stopped); it is set if a bug ends the indexing, which is
+    raised at the end. `outcomes` counts the outcomes of files when they got their rows.
     """
     said = SaidWaits(waiting)
 
@@ -147,7 +168,7 @@ def taking(
 
 
 def _each(intake: FolderIntake, paths: Iterator[Path], threads: ThreadPoolExecutor, ahead: int) -> Iterator[TakenFile]:
-    """In the order in which they are done; of a million files only a few are ever in hand."""
+    """Return files in the order in which they are done; only a few are in progress at once."""
     running: set[Future[TakenFile]] = {threads.submit(intake.take, path) for path in itertools.islice(paths, ahead)}
     while running:
         done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -157,7 +178,10 @@ def _each(intake: FolderIntake, paths: Iterator[Path], threads: ThreadPoolExecut
 
 @contextlib.contextmanager
 def _own_archive(settings: Settings, lane: Lane | None) -> Iterator[Archive]:
-    """Under the first name of this lane that nobody has. There is one for each watched folder, whatever commands run beside them."""
+    """Yield an archive under the first free name of this lane.
+
+    There is one for each watched folder, in addition to those of commands.
+    """
     begin_archive(settings.ledger_url, Archive(settings.archive_dir))
     for number in range(_AT_ONCE + len(settings.watch)):
         folder = folder_in_lane(f"{socket.gethostname()}-ingest-{number}", lane)

@@ -1,4 +1,4 @@
-"""What people may step in with, for the API: the ledger's verbs, and the erasure that needs the archive, too."""
+"""Interventions for the API: the ledger's verbs, and the erasure, which needs the archive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hilum.wiring.erasing import erase
 
 @dataclass(frozen=True, slots=True)
 class LedgerInterventions:
-    """Of one installation."""
+    """The interventions of one installation."""
 
     settings: Settings
     ledger: Ledger
@@ -33,16 +33,16 @@ class LedgerInterventions:
         self.ledger.pause(name, is_paused=is_paused, deed=deed)
 
     def resend(self, study_uid: str, sop_instance_uid: str | None, destination_name: str | None, deed: Deed | None = None) -> Resent | None:
-        """Send what was delivered of a study again."""
+        """Send the delivered documents of a study again."""
         chosen = {"sop_instance_uid": sop_instance_uid, "destination_name": destination_name}
         return self.ledger.resend(study_uid, **chosen, among=self.settings.destinations, deed=deed)
 
     def forget(self, name: str, deed: Deed | None = None) -> Forgotten:
-        """Give up what waits for a destination that is no longer in the settings."""
+        """Discard the documents that wait for a destination that is no longer in the settings."""
         return self.ledger.forget_destination(name, deed)
 
     def forget_commitments(self, calling_ae_title: str, deed: Deed | None = None) -> int:
-        """Give up the dead reports of storage commitment that this AE Title is owed."""
+        """Discard the dead reports of storage commitment for this AE Title."""
         return self.ledger.forget_commitments(calling_ae_title, deed)
 
     def erase(self, patient_id: str, issuer: str | None, *, is_dry_run: bool, deed: Deed | None = None) -> dict[str, Any]:
@@ -57,5 +57,6 @@ class LedgerInterventions:
         if not Archive(self.settings.archive_dir).is_there:
             raise Retry("the archive is not mounted on this host, or has never received anything", after_seconds=60)
         report = erase(self.settings, owner, is_dry_run=is_dry_run, deed=deed)
-        counted = {"delivered": dict(report.delivered), "tried": dict(report.tried)}  # of a Counter `asdict` makes something else
+        # `asdict` changes a Counter
+        counted = {"delivered": dict(report.delivered), "tried": dict(report.tried)}
         return {**asdict(report), **counted, "is_complete": report.is_complete}

@@ -1,4 +1,7 @@
-"""While a destination does not answer, one document after the other knocks there, ever more rarely; the rest of its queue lies still."""
+"""Circuit breaker for a destination: while it is down, one document at a time probes it.
+
+The interval between probes grows; the other documents stay queued.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +17,24 @@ from hilum.settings import Pipeline
 
 log = telemetry.logger("deliver")
 
-_LONGEST_PAUSE_SECONDS: Final = 30.0  # a receiver that is back has what waited for it soon, and a knock costs nobody anything
-_BUSY_DOCUMENTS: Final = 8  # as many as are claimed together: so many one after the other are answered so where it is not their own matter
+# a receiver that is back soon gets its queue, and a probe costs little
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+# as many as are claimed together: if so many in a row get this response, the document is not the
+# cause
+_BUSY_DOCUMENTS: Final = 8
 
 
 class KnockingLane:
-    """A lane that is left alone between the knocks of an outage (docs/decisions/one-document-knocks.md).
+    """A lane that sends nothing between the probes of an outage.
 
-    In the lane's thread, but for `is_resting`.
+    See docs/decisions/one-document-knocks.md. It runs in the lane's thread, except `is_resting`.
     """
 
     def __init__(self, name: str, lane: Lane, settings: Pipeline) -> None:
         self._name, self._lane, self._settings = name, lane, settings
         self._knocks, self._began, self._rests_until, self._detail = 0, 0.0, 0.0, ""
-        self._busy: set[int] = set()  # ids of documents for which it was, one after the other
+        # ids of documents that got the busy response, one after the other
+        self._busy: set[int] = set()
 
     @property
     def is_resting(self) -> bool:
@@ -36,11 +43,15 @@ class KnockingLane:
 
     @property
     def is_away(self) -> bool:
-        """Whether the last knock was in vain."""
+        """Whether the last probe failed."""
         return self._knocks > 0
 
     def deliver(self, document: Document) -> None:
-        """As `Lane.deliver`. An outage's Retry says when the next knock is due, also to those that came between two knocks."""
+        """Deliver as `Lane.deliver`.
+
+        The Retry of an outage contains the time of the next probe, also for documents between two
+        probes.
+        """
         if self.is_resting:
             raise Retry(self._detail, after_seconds=self._seconds_left(), is_outage=True)
         try:
@@ -60,11 +71,14 @@ class KnockingLane:
         self._has_answered()
 
     def close(self) -> None:
-        """As `Lane.close`."""
+        """Close as `Lane.close`."""
         self._lane.close()
 
     def _is_busy_for_all(self, document: Document) -> bool:
-        """One document of which it says so again and again must not keep the others from it."""
+        """Return whether enough different documents got the busy response.
+
+        One document that always gets it must not hold back the others.
+        """
         self._busy.add(document.id)
         return len(self._busy) >= _BUSY_DOCUMENTS
 

@@ -1,4 +1,4 @@
-"""Which lane a document takes: that of its destination, or, where the destination is the sender, that of the study's sender."""
+"""The lane of a document: its destination's, or that of the study's sender."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from hilum.settings import Destination, Pipeline
 from hilum.wiring.knocking import KnockingLane
 from hilum.withholding import knows_sender
 
-_MAXIMUM_OPEN = 8  # senders whose lanes are kept; an association that is released is soon opened again
+_MAXIMUM_OPEN = 8  # senders whose lanes are kept; a released association is soon opened again
 
 
 class Lanes(Protocol):
     """The lanes of one destination."""
 
     def of(self, job: DeliveryJob) -> Lane:
-        """The lane of this document. Raises Refused."""
+        """Return the lane of this document. Raises Refused."""
 
     def has_room(self) -> bool:
-        """False while any document would only be given back; in any thread."""
+        """Return False while any document would only be given back; in any thread."""
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all lanes."""
 
 
 def lanes_of(name: str, destination: Destination, settings: Pipeline) -> Lanes:
-    """Nothing is connected before the first document."""
+    """Return the lanes of a destination; nothing is connected before the first document."""
     if destination.kind == "sender":
         return SenderLanes(name, destination, settings)
     return _OneLane(KnockingLane(name, open_lane(name, destination), settings))
 
 
 class _OneLane:
-    """All documents go the same way."""
+    """A single lane for all documents."""
 
     def __init__(self, lane: KnockingLane) -> None:
         self._lane = lane
@@ -52,14 +52,21 @@ class _OneLane:
 
 
 class SenderLanes:
-    """Back to where the study came from: the host of the association, and the port that the settings name for its AE Title."""
+    """Lanes to the senders of studies.
+
+    An address is the host of the association, and the port that the settings name for its AE Title.
+    """
 
     def __init__(self, name: str, destination: Destination, settings: Pipeline) -> None:
         self._name, self._destination, self._settings = name, destination, settings
         self._open: dict[tuple[str, str], KnockingLane] = {}
 
     def of(self, job: DeliveryJob) -> Lane:
-        """The lane to the study's sender; the one used least recently gives way, but of who is away is kept when to knock again."""
+        """Return the lane to the study's sender.
+
+        The least recently used lane is closed. Lanes of unreachable senders are kept, with the time
+        of their next probe.
+        """
         key = job.peer_address, job.calling_ae_title
         lane = self._open.pop(key, None) or KnockingLane(self._name, open_lane(self._name, self._sender(*key)), self._settings)
         self._open[key] = lane
@@ -69,7 +76,7 @@ class SenderLanes:
         return lane
 
     def has_room(self) -> bool:
-        """Always: one sender that is away is no reason to leave the others waiting."""
+        """Return True: one sender that is away must not delay the others."""
         return True
 
     def _sender(self, host: str, ae_title: str) -> Destination:
@@ -79,7 +86,7 @@ class SenderLanes:
         return self._destination.model_copy(update={"kind": "dicom", "host": host, "port": port, "ae_title": ae_title})
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all lanes."""
         with contextlib.ExitStack() as stack:
             for lane in self._open.values():
                 stack.callback(lane.close)

@@ -18,7 +18,7 @@ from hilum.wiring.heartbeat import Heartbeat
 
 
 def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
-    """C-STORE and C-ECHO on the inherited sockets."""
+    """Serve C-STORE and C-ECHO on the inherited sockets."""
     plain, tls = (None if number < 0 else socket.socket(fileno=number) for number in (charge.listening_fd, charge.tls_fd))
     # The host is in the name: listeners of several hosts may share one archive.
     archive = open_inbox(settings, f"{socket.gethostname()}-listener-{charge.index}")

@@ -1,4 +1,4 @@
-"""`hilum prepare`: what a release's model sees of one file."""
+"""`hilum prepare`: the input that a release's model gets from one file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Files to write: the wire tensor as a NumPy file, as a picture, and a picture of what each step did."""
+    """Files to write: the wire tensor for NumPy, its picture, and a picture of each step."""
 
     out: Path | None
     png: Path | None
@@ -33,7 +33,10 @@ class Wanted:
 
 
 def prepare_file(settings: Settings, file: Path, release_id: str, wanted: Wanted) -> dict[str, Any]:
-    """The outcome as JSON: `prepared` with facts about the tensor, or `not_analysed` with the reason."""
+    """Return the outcome as JSON.
+
+    It is `prepared` with facts about the tensor, or `not_analysed` with the reason.
+    """
     catalogue = load_catalogue(settings.manifests_dir, [release_id])
     if release_id not in catalogue:
         raise ConfigurationError([f"--release {release_id}: no such manifest; known: {', '.join(sorted(catalogue))}"])
@@ -91,7 +94,7 @@ def _write(wanted: Wanted, tensor: Array, file: Path, spec: InputSpec, site: Sit
 
 
 def _picture(tensor: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """(C, H, W) → (H, W) uint8 of the first channel, its own range stretched to 0..255."""
+    """Return (H, W) uint8 of the first channel of (C, H, W), its own range stretched to 0..255."""
     plane = tensor[0].astype(np.float64)
     low, high = plane.min(), plane.max()
     stretched = (plane - low) / max(high - low, 1e-12) * 255

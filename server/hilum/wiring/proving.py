@@ -1,4 +1,7 @@
-"""A release is proved by known images: its canary again and again, its pixels and its golden cases once after it was loaded."""
+"""Verification of a release by known images.
+
+Its canary is checked repeatedly, its pixels and golden cases once after loading.
+"""
 
 from __future__ import annotations
 
@@ -14,33 +17,36 @@ from hilum.models.golden import read_goldens
 
 
 class Engines(Protocol):
-    """The ways to Triton, as the fleet needs them. Each raises Retry when it may work later."""
+    """The interface to the Tritons for the fleet.
+
+    Each method raises Retry when it may work later.
+    """
 
     async def infer(self, release: Release, batch: Array) -> Inference:
-        """(B, C, H, W) → logits."""
+        """Return logits for (B, C, H, W)."""
 
     async def is_loaded(self, release: Release) -> bool:
-        """Whether batches of it may come."""
+        """Return whether batches of the release may come."""
 
     async def load(self, release: Release) -> None:
-        """Beside what is loaded."""
+        """Load the release beside the loaded ones."""
 
     async def unload(self, release: Release) -> None:
-        """Take it out."""
+        """Unload the release."""
 
     async def check_canary(self, release: Release, canary: KnownAnswer) -> str | None:
-        """None: it gives the known answer. Else what is wrong."""
+        """Return the problem; None: it gives the known result."""
 
     async def look_for_foreign(self, ours: Collection[str]) -> None:
-        """Note the models that are loaded and have none of these names."""
+        """Note the loaded models that have none of these names."""
 
 
 Pixels = Callable[[Release], Awaitable[str | None]]
-"""Whether known pictures give the tensors that they should, where tensors are prepared; else what is wrong."""
+"""Return the problem of the known pictures where tensors are prepared; None: they match."""
 
 
 class Prover:
-    """Loads releases where they are not loaded, and asks what is known."""
+    """The verification of releases, which loads missing ones."""
 
     def __init__(self, engines: Engines, pixels: Pixels, built_dir: Path) -> None:
         self._engines, self._pixels, self._built_dir = engines, pixels, built_dir
@@ -48,7 +54,7 @@ class Prover:
         self._proved: set[str] = set()
 
     async def check(self, release: Release) -> str | None:
-        """None: it gives the known answers. Else what is wrong, for people."""
+        """Return the problem, for people; None: the release gives the known results."""
         try:
             canary, goldens = self._known_answers(release)
             if not await self._engines.is_loaded(release):
@@ -60,7 +66,10 @@ class Prover:
             return error.detail
 
     async def unload(self, release: Release) -> str | None:
-        """Take it out, and forget what was proved. None: it is out. Else why not."""
+        """Unload the release and forget its verification.
+
+        Return the problem; None: it is unloaded.
+        """
         self._proved.discard(release.id)
         self._known.pop(release.id, None)
         try:

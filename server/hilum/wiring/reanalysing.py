@@ -15,13 +15,14 @@ Note = Callable[[float, Count], None]
 
 
 class CannotReanalyse(ValueError):
-    """Nobody would read by this release; the text says what to do."""
+    """No analyser would read by this release; the text contains the remedy."""
 
 
 def reanalyse(settings: Settings, order: Order, note: Note, *, is_dry_run: bool = False) -> Count:
-    """Have a release read closed studies that it has not read; what there was. `note`: the share looked through, and what was found.
+    """Have a release read closed studies that it has not read; return their counts.
 
-    Raises CannotReanalyse. Idempotent.
+    `note` is called with the share searched, and the counts so far. Raises CannotReanalyse.
+    Idempotent.
     """
     with contextlib.closing(Rollouts(settings.ledger_url)) as rollouts:
         wanted = replace(order, peers=_peers(settings, rollouts, order.release))
@@ -37,7 +38,10 @@ def reanalyse(settings: Settings, order: Order, note: Note, *, is_dry_run: bool 
 
 
 def _peers(settings: Settings, rollouts: Rollouts, release: str) -> frozenset[str]:
-    """What is rolled out with this release. Raises CannotReanalyse for one that no analyser would load, or that none has proved."""
+    """Return the releases that are rolled out with this one.
+
+    Raises CannotReanalyse for one that no analyser would load, or that is not verified.
+    """
     known = rollouts.all()
     plan = plan_of(settings.active_releases, known)
     if release in plan.proving:

@@ -1,4 +1,4 @@
-"""Whether built trees may be replaced: by what a server that runs has read with, it must be able to read again."""
+"""Whether built trees may be replaced: a running server must be able to reload its releases."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from hilum.wiring.state_folder import is_held
 
 
 def require_replaceable(settings: Settings, release_ids: Collection[str], profiles: Collection[str]) -> None:
-    """Raise ConfigurationError for a release that a server of this state folder reads with, where a build makes another one of its tree.
+    """Raise ConfigurationError for a release in use whose tree a build would change.
 
-    Restarted, its Triton would load another network than its analyser asks for, and the analyser find no known answers.
+    It is in use if a server of this state folder reads with it. After a restart, its Triton would
+    load another network than its analyser expects, and the analyser would find no known results.
     """
     found = catalogue.choose(catalogue.load_manifests(settings.manifests_dir, release_ids), release_ids)
     stale = [read for read in found.values() if any(_is_stale(read.release, settings, profile) for profile in profiles)]
@@ -33,18 +34,21 @@ def _is_stale(release: Release, settings: Settings, profile: str) -> bool:
 
 
 def _kept(rollouts: Rollouts, read: manifest.Manifest) -> Release | None:
-    """What the server takes the release for; None: it has not read with it."""
+    """Return the release as the server has it; None: the server has not read with it."""
     known = rollouts.manifest(read.release.id)
     if known is None or not known.is_proved:
         return None
     try:
         return manifest.parse(known.text, read.path).release
-    except ConfigurationError:  # of a Hilum that asked for other things
+    except ConfigurationError:  # written by a Hilum with other requirements
         return None
 
 
 def _is_read_with(kept: Release | None, wanted: Release, settings: Settings, profiles: Iterable[str]) -> bool:
-    """Whether one of the trees that would be replaced is what the server has. One that is not may be made anew, as after a mistake."""
+    """Return whether the server has one of the trees that would be replaced.
+
+    A tree that it does not have may be built again, as after a mistake.
+    """
     if kept is None or kept.build_key == wanted.build_key:
         return False
     return any(build.is_built(kept, settings.built_dir, profile) for profile in profiles)

@@ -1,4 +1,7 @@
-"""`hilum recover`: what lies in the archive without a row is put back among what was acknowledged, and gets its row."""
+"""`hilum recover`: files in the archive without a row get their row.
+
+They are put back among the acknowledged files first.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from hilum.store.orphans import orphans
 
 
 def orphans_of(settings: Settings) -> list[Path]:
-    """Objects without a row. Raises ConfigurationError where there is no archive."""
+    """Return objects without a row. Raises ConfigurationError where there is no archive."""
     archive = Archive(settings.archive_dir)
     if not archive.is_there:
         raise ConfigurationError([f"archive: there is none in {archive.root}; run this where the archive is mounted."])
@@ -24,9 +27,10 @@ def orphans_of(settings: Settings) -> list[Path]:
 
 
 def recover_orphans(settings: Settings, files: list[Path]) -> Counter[RecordOutcome]:
-    """Give them rows, each in the lane of its route; what became of them. Beside a running server.
+    """Give the files rows, each in the lane of its route, and return their outcomes.
 
-    Killed on the way, the next start of a server or the next call goes on. Raises ConfigurationError, SQLAlchemyError, OSError.
+    It runs beside a running server. If it is killed, the next start of a server or the next call
+    continues. Raises ConfigurationError, SQLAlchemyError, OSError.
     """
     archive = Archive(settings.archive_dir, f"{socket.gethostname()}-recover")
     outcomes = Counter[RecordOutcome]()

@@ -1,4 +1,4 @@
-"""Which releases there are, what they are, and which of them read."""
+"""The known releases, their contents, and the ones that read."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ def _nowhere(_release: str) -> None:
 
 
 class Catalogue(Mapping[str, Release]):
-    """Releases by id, as the ledger keeps them: every process means the same by one name, whatever becomes of the manifest's file.
+    """Releases by id, as the ledger keeps them.
 
-    One that the ledger does not keep has its manifest's content. What is not known at all is looked for again among the manifests:
-    it may have come while the server runs. `find`: the ledger's manifest of a release.
+    So every process means the same by one name, even if the manifest's file changes. A release that
+    the ledger does not keep has its manifest's content. An unknown one is looked up again among the
+    manifests, because it may have come while the server runs. `find`: the ledger's manifest of a
+    release.
     """
 
     def __init__(self, settings: Settings, find: Find = _nowhere) -> None:
-        """Raises ConfigurationError, as `load_releases`."""
+        """Load the releases. Raises ConfigurationError, as `load_releases`."""
         self._manifests_dir, self._find = settings.manifests_dir, find
         self._settled, self._unread = set[str](), set[str]()
         kept = {name: release for name in settings.active_releases if (release := self._kept(name))}
@@ -41,21 +43,21 @@ class Catalogue(Mapping[str, Release]):
         self._looked_at = time.monotonic()
 
     def __getitem__(self, name: str) -> Release:
-        """Raises KeyError; Retry while the ledger does not answer."""
+        """Return a release. Raises KeyError; Retry while the ledger does not respond."""
         if name not in self._settled:
             self._look_again(name)
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Names of what is known."""
+        """Iterate over the names of known releases."""
         return iter(list(self._known))
 
     def __len__(self) -> int:
-        """How many are known."""
+        """Return the number of known releases."""
         return len(self._known)
 
     def edited(self, release: Release) -> str | None:
-        """None: its file says what it is. Else what to do about that."""
+        """Return the remedy for a release whose file differs from it; None: they agree."""
         try:
             found = manifest.read(self._path(release.id)).release.digest
         except ConfigurationError:
@@ -72,11 +74,11 @@ class Catalogue(Mapping[str, Release]):
             self._looked_at = time.monotonic()
             try:
                 self._known = {**load_catalogue(self._manifests_dir, ()), **self._known}
-            except ConfigurationError as error:  # somebody is writing one; what is known goes on
+            except ConfigurationError as error:  # a manifest is being written; the known ones stay
                 log.warning("manifests_not_read", problem="; ".join(error.problems))
 
     def _kept(self, name: str) -> Release | None:
-        """What the ledger says that it is; what may have read studies stays so."""
+        """Return the release in the ledger; one that may have read studies does not change."""
         try:
             found = self._find(name)
         except AWAY as error:
@@ -85,7 +87,8 @@ class Catalogue(Mapping[str, Release]):
             return None
         try:
             release = manifest.parse(found.text, self._path(name)).release
-        except ConfigurationError as error:  # this Hilum asks for more than the one that kept it; what the file says is all there is
+        # this Hilum requires more than the one that kept it; only the file's content is left
+        except ConfigurationError as error:
             if name not in self._unread:  # a release may be looked up for each result
                 self._unread.add(name)
                 log.error("kept_manifest_not_read", release=name, problem="; ".join(error.problems))
@@ -96,12 +99,15 @@ class Catalogue(Mapping[str, Release]):
 
 
 def triton_names(settings: Settings, releases: Iterable[str]) -> set[str]:
-    """Triton's names of these releases, and of what others may serve there."""
+    """Return Triton's names of these releases, and of the permitted other models."""
     return {*settings.triton.other_models, *(identity.triton_name(*name.split("@", 1)) for name in releases)}
 
 
 def load_releases(settings: Settings, kept: Mapping[str, Release] | None = None) -> dict[str, Release]:
-    """Every release whose manifest holds, or that is `kept`. Raises ConfigurationError when a configured one is neither."""
+    """Return every release with a valid manifest, or that is `kept`.
+
+    Raises ConfigurationError when a configured one is neither.
+    """
     known = dict(kept or {})
     catalogue = {**load_catalogue(settings.manifests_dir, set(settings.active_releases) - set(known)), **known}
     names_known = ", ".join(sorted(catalogue)) or "none"
@@ -119,7 +125,7 @@ def load_releases(settings: Settings, kept: Mapping[str, Release] | None = None)
 
 
 def keep_releases(settings: Settings, rollouts: Rollouts) -> None:
-    """A server starts: its releases are what their manifests say now, until it is started again."""
+    """Record the releases of a starting server: their manifests are valid until its next start."""
     found = load_manifests(settings.manifests_dir, settings.active_releases).items()
     manifests = [KeptManifest(name, item.release.digest, item.text, is_proved=True) for name, item in found]
     for name in rollouts.begin(manifests, settings.active_releases):
@@ -127,6 +133,6 @@ def keep_releases(settings: Settings, rollouts: Rollouts) -> None:
 
 
 def active_releases(settings: Settings) -> dict[str, Release]:
-    """The releases that read every image, or those of a route or a sender."""
+    """Return the releases that read every image, or those of a route or a sender."""
     catalogue = load_releases(settings)
     return {name: catalogue[name] for name in settings.active_releases}

@@ -1,6 +1,6 @@
-"""Documents of a result: filled in here from the template of its release, or built by the reference builder in another process.
+"""Documents of a result, from a template here or from the reference builder in another process.
 
-Both write the same bytes. Which way a result goes depends on nothing but the job, its release and the settings.
+Both write the same bytes. The way depends only on the job, its release and the settings.
 """
 
 from __future__ import annotations
@@ -16,26 +16,29 @@ from hilum.report import HeatMapSources, Report, ReportContext, SrTemplate, Unus
 from hilum.wiring.heat_maps import build_in_time
 from hilum.wiring.report_pool import ReportPool
 
-# One image's is 1 to 10 KB. What takes long to read must not hold up the dispatcher's other stages.
+# One image's header is 1 to 10 KB. Long reading must not delay the dispatcher's other stages.
 _LARGE_HEADER_BYTES = 256 << 10
 _Compiling = asyncio.Future[SrTemplate | None]
 log = telemetry.logger("wiring")
 
 
 class ReportBuilder:
-    """One for a dispatcher."""
+    """The builder of documents, one for a dispatcher."""
 
     def __init__(self, pool: ReportPool, context: ReportContext) -> None:
         self._pool, self._context = pool, context
         self._templates: dict[str, _Compiling] = {}
 
     def prepare(self, releases: Iterable[Release]) -> None:
-        """Have templates compiled, so that the first result of a release need not wait for its own."""
+        """Compile templates, so that the first result of a release need not wait for its own."""
         for release in releases:
             self._compiling(release)
 
     async def documents(self, job: ReportJob, release: Release, kinds: Iterable[str]) -> list[Document]:
-        """Documents without a heat map. Raises what `build_documents` raises, and WorkerDied."""
+        """Return documents without a heat map.
+
+        Raises the errors of `build_documents`, and WorkerDied.
+        """
         try:
             _check(job)
             template = await self._template(release)
@@ -46,7 +49,10 @@ class ReportBuilder:
         return await self._pool.run(build_documents, job, release, self._context, kinds)
 
     async def with_heat_map(self, job: ReportJob, release: Release, kinds: Iterable[str], sources: HeatMapSources) -> Report:
-        """In another process, because drawing takes its time. Raises what `build_documents` raises, and WorkerDied."""
+        """Build a report with a heat map in another process, because drawing is slow.
+
+        Raises the errors of `build_documents`, and WorkerDied.
+        """
         try:
             template = await self._template(release)
             return await self._pool.run(build_in_time, job, release, self._context, kinds, sources, template)
@@ -55,7 +61,10 @@ class ReportBuilder:
         return await self._pool.run(build_in_time, job, release, self._context, kinds, sources)
 
     async def _template(self, release: Release) -> SrTemplate:
-        """Raises Unusual, and WorkerDied; then the next caller has it compiled anew."""
+        """Return the template.
+
+        Raises Unusual, and WorkerDied; then the next caller compiles it anew.
+        """
         compiling = self._compiling(release)
         if not compiling.done():
             await asyncio.wait([compiling])
@@ -81,14 +90,17 @@ class ReportBuilder:
 
 
 def _tell(release: str, compiling: _Compiling) -> None:
-    """A report without a template is right, only slow; so nothing fails here, and somebody has to be told."""
+    """Log a template that could not be compiled.
+
+    A report without a template is right, only slow, so there is no error.
+    """
     if compiling.cancelled() or (compiling.exception() is None and compiling.result() is not None):
         return
     log.error("report_template_refused", release=release, advice="its reports take 0.2 s each", exc_info=compiling.exception())
 
 
 def _check(job: ReportJob) -> None:
-    """What is built in another process from the start. Raises Unusual."""
+    """Raise Unusual for a result that is built in another process from the start."""
     if job.lease.lapses > 0:
         raise Unusual("lapsed")
     if any(len(instance.header) > _LARGE_HEADER_BYTES for instance in job.instances):

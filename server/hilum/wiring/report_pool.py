@@ -25,10 +25,17 @@ log = telemetry.logger("wiring")
 
 
 class ReportPool:
-    """A pool of spawned processes. One that dies breaks the whole pool, as Python's pools do; then there is a new one at once."""
+    """A pool of spawned processes.
+
+    One that dies breaks the whole pool, as in Python's pools. Then there is a new pool at once.
+    """
 
     def __init__(self, processes: int, maximum_pixels: int = 0) -> None:
-        """`maximum_pixels`: they may take what a picture of that size does; 0: as much as there is."""
+        """Keep the parameters.
+
+        `maximum_pixels`: the processes may take the memory that a picture of that size needs; 0:
+        all memory there is.
+        """
         self._processes, self._maximum_pixels = processes, maximum_pixels
 
     def __enter__(self) -> Self:
@@ -37,11 +44,14 @@ class ReportPool:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End them."""
+        """End the processes."""
         self._executor.shutdown(cancel_futures=True)
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The function's result, from another process. Raises what it raises, and WorkerDied for all that a dying process took along."""
+        """Return the function's result, from another process.
+
+        Raises its errors, and WorkerDied for all calls that a dying process had.
+        """
         executor, future = self._submit(partial(function, *args, **kwargs))
         try:
             return await asyncio.wrap_future(future)
@@ -50,7 +60,10 @@ class ReportPool:
             raise WorkerDied from error
 
     def _submit(self, call: Callable[[], T]) -> tuple[ProcessPoolExecutor, Future[T]]:
-        """To the pool, or to a new one if a process of it died idle, which is no fault of the next result."""
+        """Submit to the pool, or to a new one if a process of it died idle.
+
+        Such a death is no fault of the next result.
+        """
         executor = self._executor
         try:
             return executor, executor.submit(call)
@@ -71,7 +84,7 @@ class ReportPool:
 
 
 def _start(maximum_pixels: int) -> None:
-    """Initialise a process: it ends with its dispatcher, and Ctrl-C is the supervisor's business."""
+    """Initialise a process: it ends with its dispatcher, and the supervisor handles Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     silence_libraries()
     die_with_parent(os.getppid())
@@ -79,6 +92,6 @@ def _start(maximum_pixels: int) -> None:
     gc.disable()
     import hilum.report  # noqa: F401, PLC0415 - loads highdicom now instead of with the first report
 
-    gc.freeze()  # as in every other process: what the imports have left is not looked through again
+    gc.freeze()  # as in every other process: objects of the imports are not visited again
     gc.enable()
     limit_memory(maximum_pixels)

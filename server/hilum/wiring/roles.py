@@ -1,4 +1,4 @@
-"""What one host runs: all roles, or some of them. A role is a word of `hilum serve --role`."""
+"""The roles of one host: all, or some of them. A role is a word of `hilum serve --role`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ SERVED: Final = ("listener", "analyser", "dispatcher", "api")
 
 
 def parse(text: str) -> str:
-    """The roles in their usual order with commas between; all four are `all`. Raises ConfigurationError."""
+    """Return the roles in their usual order with commas between; all four are `all`.
+
+    Raises ConfigurationError.
+    """
     words = [word.strip() for word in text.split(",")]
     if unknown := [word for word in words if word not in {ALL, *SERVED}]:
         shown = " and ".join(repr(word) for word in dict.fromkeys(unknown))
@@ -22,11 +25,11 @@ def parse(text: str) -> str:
 
 
 def joined(roles: Iterable[str]) -> str:
-    """Some roles as one word."""
+    """Return some roles as one word."""
     chosen = set(roles)
     return ALL if chosen == set(SERVED) else ",".join(role for role in SERVED if role in chosen)
 
 
 def of(role: str) -> frozenset[str]:
-    """The roles that such a word stands for."""
+    """Return the roles of such a word."""
     return frozenset(SERVED if role == ALL else role.split(","))

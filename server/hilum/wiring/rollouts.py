@@ -1,4 +1,7 @@
-"""What a person may do with rollouts, for REST and the command line: checked against settings, manifests and built trees first."""
+"""Rollout verbs for REST and the command line.
+
+They are checked against settings, manifests and built trees first.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ STUDIES_COMPARED = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RolloutVerbs:
-    """Of one installation. Every verb raises CannotRollOut, which says what to do instead."""
+    """The rollouts of one installation. Every verb raises CannotRollOut with the remedy."""
 
     settings: Settings
     rollouts: Rollouts
     views: LedgerViews
 
     def start(self, alias: str, release: str, order: Order, who: str, deed: Deed | None = None) -> Rollout:
-        """Have a release loaded beside the one that reads, and proved; then it does what `order` says."""
+        """Load and verify a release beside the one that reads; then follow `order`."""
         configured = self._configured(alias)
         self._require_free(configured, release)
         self.require_unedited(release)
@@ -40,30 +43,33 @@ class RolloutVerbs:
         return self.rollouts.start(configured, KeptManifest(release, found.release.digest, found.text), order, who, deed)
 
     def promote(self, alias: str, fraction: float | None, who: str, deed: Deed | None = None) -> Rollout:
-        """One step further: a canary of this fraction, or all new studies."""
+        """Go one step further: a canary of this fraction, or all new studies."""
         order = Order(RolloutMode.SWITCH if fraction is None else RolloutMode.CANARY, fraction)
         return self.rollouts.promote(alias, order, who, deed)
 
     def roll_back(self, alias: str, who: str, *, is_pending: bool = False, deed: Deed | None = None) -> Rollout:
-        """One step back; `is_pending`: along with what is not reported yet."""
+        """Go one step back; `is_pending`: with the studies that are not reported yet."""
         return self.rollouts.roll_back(alias, who, is_pending=is_pending, deed=deed)
 
     def stop(self, alias: str, who: str, deed: Deed | None = None) -> Rollout:
-        """What serves goes on alone."""
+        """End the rollout; the serving release continues alone."""
         return self.rollouts.stop(alias, who, deed)
 
     def require_unedited(self, release: str) -> None:
-        """Raise CannotRollOut for a release that may have read studies as something else than its manifest says by now."""
+        """Raise CannotRollOut for a release in use whose manifest has changed since."""
         if self.is_edited(release):
             raise CannotRollOut(edited_in_words(release))
 
     def is_edited(self, release: str) -> bool:
-        """Whether a release in use is something else than its manifest says by now. Raises CannotRollOut where that cannot be read."""
+        """Return whether the manifest of a release in use has changed.
+
+        Raises CannotRollOut where it cannot be read.
+        """
         kept = self.rollouts.manifest(release)
         return kept is not None and kept.is_proved and kept.digest != self._manifest(release).release.digest
 
     def require_built(self, release: str) -> Manifest:
-        """Raise CannotRollOut for a release that could not be loaded now; what it is."""
+        """Return the manifest; raise CannotRollOut for a release that could not be loaded now."""
         found, settings = self._manifest(release), self.settings
         try:
             read_canary(found.release, settings.built_dir)
@@ -83,13 +89,16 @@ class RolloutVerbs:
         return catalogue[release]
 
     def list(self) -> list[dict[str, Any]]:
-        """Every alias of the settings, and those that were changed before."""
+        """Return every alias of the settings, and those that were changed before."""
         known = {item["alias"]: item for item in self.views.rollouts()}
         unchanged = {alias_of(name): _unchanged(name) for name in self.settings.active_releases}
         return [known.get(alias) or unchanged[alias] for alias in sorted({*known, *unchanged})]
 
     def show(self, alias: str) -> dict[str, Any] | None:
-        """One alias with its history and, while a shadow reads, how far it agrees. None: no such alias."""
+        """Return one alias with its history and, while a shadow reads, its agreement.
+
+        None: no such alias.
+        """
         found = next((item for item in self.list() if item["alias"] == alias), None)
         if found is None:
             return None
@@ -106,7 +115,11 @@ class RolloutVerbs:
         return {"release": pair[0], "shadow": pair[1], **counts, "findings": findings}
 
     def _pair(self, found: dict[str, Any]) -> tuple[str, str] | None:
-        """Who was compared last: a candidate, or what has followed it; else who has read an archive along (`hilum reanalyse --shadow`)."""
+        """Return the last compared pair: with a candidate, or with its successor.
+
+        Otherwise it is the pair of a release that has read an archive along (`hilum reanalyse
+        --shadow`).
+        """
         releases = {found["serving"], found["previous"], found["candidate"]} - {None}
         return self.views.last_compared(releases) or self.views.last_read_along(releases)
 
@@ -120,7 +133,7 @@ class RolloutVerbs:
         raise CannotRollOut(f"the settings name no release of {alias!r}; they name releases of {known}")
 
     def _require_free(self, configured: str, release: str) -> None:
-        """No study may be read twice by one release."""
+        """Raise CannotRollOut if one release would read a study twice."""
         taken = set(self.settings.active_releases) - {configured}
         taken |= {name for item in self.rollouts.all() if item.alias != alias_of(configured) for name in item.releases}
         if release in taken:
@@ -128,7 +141,7 @@ class RolloutVerbs:
 
 
 def in_words(item: Mapping[str, Any]) -> str:
-    """How an alias stands, in a line: an item of `list`."""
+    """Return the state of an alias, an item of `list`, in one line."""
     words = [item["state"], f"{item['serving']} reads new studies"]
     if item["candidate"]:
         share = f" {item['fraction']:.0%}" if item["fraction"] else ""

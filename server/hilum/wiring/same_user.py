@@ -1,4 +1,7 @@
-"""A command that writes into an installation has to be the server's user: what another one makes, the server cannot use."""
+"""The user of a command that writes into an installation: it has to be the server's.
+
+The server cannot use files of another user.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,14 @@ from hilum.settings import Settings
 
 
 def require_same_user(settings: Settings) -> None:
-    """Raise ConfigurationError where files of this process would not belong to whom the ledger or the archive belongs. Raises OSError.
+    """Raise ConfigurationError where files of this process would get a wrong owner.
 
-    Where nothing is yet, the state folder stands for both, and only root is told: others were let in on purpose.
+    The right owner is that of the ledger or the archive. Where neither exists yet, it is that of
+    the state folder, and only root is refused: others were let in on purpose. Raises OSError.
     """
     archive, ledger = settings.archive_dir, ledger_files(settings.ledger_url)[:1]
-    # Where to ask for each. Not the archive itself: it may be a mount, and somebody else's.
+    # The folder in which to test each. It is not the archive itself, which may be a mount and
+    # another user's.
     asked = {archive / "locks": archive / "locks", archive / "unindexed": archive, **{file: file.parent for file in ledger}}
     made = {path: folder for path, folder in asked.items() if path.exists()}
     for path, folder in made.items():
@@ -30,7 +35,7 @@ def require_same_user(settings: Settings) -> None:
 
 
 def ledger_files(url: str) -> list[Path]:
-    """The database and its logs; none where a server keeps them."""
+    """Return the database and its logs; empty where a database server keeps them."""
     parsed = make_url(url)
     return [Path(f"{parsed.database}{end}") for end in ("", "-wal", "-shm")] if parsed.get_backend_name() == "sqlite" else []
 
@@ -44,7 +49,7 @@ def _require_owner(path: Path, folder: Path) -> None:
 
 
 def _owner_of_new(folder: Path) -> int:
-    """Of what we write there: a file system that is mounted may give it to somebody else."""
+    """Return the owner of new files there: a mounted file system may set another owner."""
     try:
         with tempfile.TemporaryFile(dir=folder) as ours:
             return os.fstat(ours.fileno()).st_uid
@@ -53,7 +58,7 @@ def _owner_of_new(folder: Path) -> int:
 
 
 def _name(user: int) -> str:
-    """Of an account; its number, as sudo takes it, where it has no name here."""
+    """Return the name of an account, or its number, as sudo takes it, where it has no name here."""
     try:
         return pwd.getpwuid(user).pw_name
     except KeyError:

@@ -12,7 +12,7 @@ from hilum.pipeline import StageLoop
 
 
 def run_async(stop: threading.Event, scenario: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
-    """Run a scenario in an event loop; its event is set when the process is asked to stop."""
+    """Run a scenario in an event loop; its event is set when the process has to stop."""
 
     async def run() -> None:
         stopping, loop = asyncio.Event(), asyncio.get_running_loop()
@@ -25,16 +25,16 @@ def run_async(stop: threading.Event, scenario: Callable[[asyncio.Event], Corouti
 
 
 def readiness_of(loops: Iterable[StageLoop]) -> tuple[bool, str]:
-    """Whether all can write what they decide, and what is wrong where not; for a heartbeat."""
+    """Return whether all loops can write their results, and the problems; for a heartbeat."""
     problems = "; ".join(loop.problem for loop in loops if loop.problem)
     return not problems, problems[:500]
 
 
 async def serve(loops: list[StageLoop], stopping: asyncio.Event, background: Iterable[Coroutine[Any, Any, None]] = ()) -> None:
-    """Run stage loops until asked to stop, then let each finish what it holds.
+    """Run stage loops until asked to stop, then let each finish its jobs.
 
-    `background` runs beside them and is cancelled after them. Whatever ends by itself ends the process: a part that fails silently
-    would leave a server that looks alive.
+    `background` runs beside them and is cancelled after them. A task that ends by itself ends the
+    process: a part that fails silently would leave a server that looks alive.
     """
     tasks = [asyncio.create_task(loop.run()) for loop in loops]
     others = [asyncio.create_task(coroutine) for coroutine in background]

@@ -1,4 +1,4 @@
-"""Listening sockets, and what to do when one cannot be had."""
+"""Listening sockets, and the remedy when one cannot be bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BACKLOG = 512  # the kernel keeps this many connections while a listener restar
 
 
 def bind(section: str, host: str, port: int, name: str = "port") -> socket.socket:
-    """A listening TCP socket. Raises ConfigurationError that names the setting to change."""
+    """Return a listening TCP socket. Raises ConfigurationError with the setting to change."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)

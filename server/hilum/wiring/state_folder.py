@@ -1,6 +1,7 @@
-"""The state folder of a running server: each role in it is held by one supervisor, with a fresh folder for metrics.
+"""The state folder of a running server: one supervisor holds each role in it.
 
-Imports nothing that imports the metrics library: that one decides at its own import where a process's counters live.
+Each holder starts with a fresh folder for metrics. This module imports nothing that imports the
+metrics library: that library decides at its import where a process's counters are.
 """
 
 from __future__ import annotations
@@ -23,20 +24,23 @@ _METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def metrics_dir(settings: Settings, role: str) -> Path:
-    """Where the processes of one supervisor leave their metrics."""
+    """Return the folder of metrics of one supervisor's processes."""
     return settings.run_dir / f"metrics-{role}"
 
 
 def make_state_folder(settings: Settings) -> None:
-    """For its owner alone, unless it is there: then its modes are a person's choice. Raises OSError."""
+    """Make the folder for its owner alone. Raises OSError.
+
+    The modes of an existing folder are a person's choice.
+    """
     settings.site.state_dir.mkdir(0o700, parents=True, exist_ok=True)
 
 
 @contextmanager
 def hold(settings: Settings, role: str) -> Iterator[None]:
-    """Own these roles of the state folder, and start with empty metrics. Raises ConfigurationError.
+    """Own these roles of the state folder, and start with empty metrics.
 
-    `role`: a word of `hilum.wiring.roles`.
+    `role`: a word of `hilum.wiring.roles`. Raises ConfigurationError.
     """
     state = settings.site.state_dir.absolute()
     with ExitStack() as held:
@@ -63,18 +67,21 @@ def _lock_alone(lock: IO[str], what: str) -> None:
 
 
 def is_held(settings: Settings, but: str | None = None) -> bool:
-    """Whether a server uses this state folder now. `but`: of whichever role but these."""
+    """Return whether a server uses this state folder now. `but`: roles that do not count."""
     own = set() if but is None else set(_locks(settings, but))
     return any(_is_locked(path) for path in settings.run_dir.glob(LOCKS) if path not in own)
 
 
 def held_roles(settings: Settings) -> list[str]:
-    """Roles that servers of this state folder run now."""
+    """Return the roles that servers of this state folder run now."""
     return [role for role in roles.SERVED if (path := _lock(settings, role)).exists() and _is_locked(path)]
 
 
 def _locks(settings: Settings, role: str) -> list[Path]:
-    """A file for each role, so that no two supervisors run one; earlier versions had one for `all`."""
+    """Return a file for each role, so that no two supervisors run one.
+
+    Earlier versions had one for `all`.
+    """
     return [_lock(settings, each) for each in (*([roles.ALL] if role == roles.ALL else []), *sorted(roles.of(role)))]
 
 

@@ -1,4 +1,7 @@
-"""STOW-RS into the archive: parts are Part 10 files, taken by the same writer as C-STORE, and the studies of a request are closed."""
+"""STOW-RS into the archive: parts are Part 10 files, taken by the same writer as C-STORE.
+
+The studies of a request are closed.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ from hilum.store.views import LedgerViews
 
 _ROWS_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.05
-_ROWS_AT_ONCE: Final = 1000  # a database bounds what one query may name
+_ROWS_AT_ONCE: Final = 1000  # a database limits the values of one query
 _FLUSH_SECONDS: Final = 8.0
 _ACCOUNTS_SECONDS: Final = 3.0
 log = telemetry.logger("receive")
@@ -43,7 +46,7 @@ log = telemetry.logger("receive")
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one part; see `api.stow_store.Stowed`."""
+    """The outcome of one part; see `api.stow_store.Stowed`."""
 
     sop_class_uid: str
     sop_instance_uid: str
@@ -57,9 +60,10 @@ class Outcome:
 def stow_store(
     settings: Settings, ledger: Ledger, views: LedgerViews, stop: threading.Event, rows_seconds: float = _ROWS_SECONDS
 ) -> Iterator[StowStore]:
-    """For the web process, which `stop` ends; what was acknowledged is indexed before this ends. Raises ConfigurationError.
+    """Yield the store of the web process; its acknowledged images are indexed before it ends.
 
-    `rows_seconds`: how long the end of a request waits for the rows of its images.
+    `stop` ends the process. `rows_seconds`: how long the end of a request waits for the rows of its
+    images. Raises ConfigurationError.
     """
     archive = open_inbox(settings, f"{socket.gethostname()}-web")
     begin_archive(ledger.url, archive)
@@ -79,7 +83,10 @@ def stow_store(
 
 @dataclass(frozen=True, slots=True)
 class StowDoor:
-    """What all requests share. `titles`: the Calling and the Called AE Title that objects, and refusals, are recorded with."""
+    """The parts that all requests share.
+
+    `titles`: the Calling and the Called AE Title that objects, and refusals, are recorded with.
+    """
 
     titles: tuple[str, str]
     reception: Reception
@@ -88,29 +95,33 @@ class StowDoor:
 
 
 class StowStore:
-    """See `api.stow_store.Store`."""
+    """The store of STOW-RS; see `api.stow_store.Store`."""
 
     def __init__(self, door: StowDoor, ledger: Ledger, views: LedgerViews, rows_seconds: float) -> None:
         self._door, self._rows_seconds = door, rows_seconds
         self._ledger, self._views = ledger, views
 
     def open(self, peer_address: str) -> StowVisit:
-        """A request."""
+        """Begin a request."""
         return StowVisit(self._door, peer_address)
 
     def close(self, stowed: Sequence[Stowed]) -> None:
-        """End the quiet period of each study as soon as its images have their rows; if that takes too long, it runs on by itself."""
+        """End the quiet period of each study as soon as its images have their rows.
+
+        If that takes too long, the quiet period continues.
+        """
         images = [item for item in stowed if item.study_instance_uid]
         try:
             self._await_rows({item.sop_instance_uid for item in images})
             for study in sorted({item.study_instance_uid for item in images}):
                 self._ledger.complete(study, is_waiting=True)
-        except (Retry, SQLAlchemyError) as error:  # the images are durable, so the request has succeeded all the same
+        # the images are durable, so the request has succeeded anyway
+        except (Retry, SQLAlchemyError) as error:
             problem = error.detail if isinstance(error, Retry) else type(error).__name__
             log.warning("study_not_closed", problem=problem, advice="its quiet period closes it")
 
     def _await_rows(self, uids: set[str]) -> None:
-        """Raises Retry if they do not come."""
+        """Wait for the rows of images. Raises Retry if they do not come."""
         end = time.monotonic() + self._rows_seconds
         while uids := uids - set(self._views.digests(sorted(uids)[:_ROWS_AT_ONCE])):
             if time.monotonic() > end:
@@ -119,7 +130,7 @@ class StowStore:
 
 
 class StowVisit:
-    """See `api.stow_store.Visit`."""
+    """A request; see `api.stow_store.Visit`."""
 
     def __init__(self, door: StowDoor, peer_address: str) -> None:
         self._door, self._is_admitted = door, False
@@ -127,17 +138,20 @@ class StowVisit:
         self._account.shown = tracing.Association("stow_request") if tracing.is_on() else None
 
     def refusal(self) -> str | None:
-        """Why nothing can be taken now, or None."""
+        """Return the reason why no part can be taken now, or None."""
         self._account.rejection = rejection = self._door.watermarks.rejection()
         self._is_admitted = rejection is None
         return None if rejection is None else rejection.advice
 
     def begin(self, study_instance_uid: str | None) -> StowPart:
-        """A new part."""
+        """Begin a new part."""
         return StowPart(self._door.reception, study_instance_uid, self._account)
 
     def end(self, status: int, detail: str) -> None:
-        """A row for what was refused or had no effect, written soon. Of what was all taken there is none: its images have theirs."""
+        """Write a row soon for a request with refused parts or without effect.
+
+        A request whose parts were all taken has no row: its images have rows.
+        """
         account = self._account
         if detail:
             account.http_problem = HttpProblem(status, detail)
@@ -150,7 +164,7 @@ class StowVisit:
 
 
 class StowPart:
-    """See `api.stow_store.Part`."""
+    """A part; see `api.stow_store.Part`."""
 
     def __init__(self, reception: Reception, study: str | None, account: Account) -> None:
         self._reception, self._study, self._account = reception, study, account
@@ -163,11 +177,11 @@ class StowPart:
         self._verdicts = Verdicts(account)
 
     def write(self, piece: bytes) -> None:
-        """The next bytes; after an error they are let go."""
+        """Take the next bytes; after an error they are discarded."""
         self._try(lambda: self._write(piece))
 
     def end(self) -> Outcome:
-        """Durable, or refused."""
+        """Return the outcome: durable, or refused."""
         self._try(self._commit)
         self.abandon()
         meta = self._meta
@@ -180,13 +194,13 @@ class StowPart:
         return Outcome(*names, "", failure.status, failure.comment, is_transient)
 
     def abandon(self) -> None:
-        """Leave nothing that was not committed."""
+        """Remove all data that was not committed."""
         if self._arriving is not None:
             self._arriving.close()
             self._arriving = None
 
     def _try(self, step: Callable[[], None]) -> None:
-        """What is wrong with a part belongs into the answer: the other parts are taken all the same."""
+        """Keep an error of a part for its response; the other parts are taken nevertheless."""
         if self._error is not None:
             return
         try:
@@ -209,7 +223,7 @@ class StowPart:
         self._taken = self._arriving.commit()
 
     def _begin(self, *, is_end: bool) -> None:
-        """As soon as the File Meta Information is there."""
+        """Begin the object as soon as the File Meta Information is there."""
         try:
             account = self._account
             titles = account.calling_ae_title, account.called_ae_title

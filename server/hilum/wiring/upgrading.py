@@ -1,4 +1,7 @@
-"""A ledger is migrated when no server works with it: one of the version before goes on, and none of its processes can start again."""
+"""Migration of a ledger, only while no server works with it.
+
+A server of the version before continues, but none of its processes can start again.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,10 @@ _SILENT_SECONDS = 10.0  # three heartbeats
 
 
 def migrate_at_rest(settings: Settings, role: str | None = None) -> str:
-    """The ledger's revision after `migrate`. `role`: of the server that asks, which holds the state folder itself.
+    """Return the ledger's revision after `migrate`.
 
-    Raises ConfigurationError, as `migrate`, and where a server would have to be stopped before.
+    `role`: of the server that calls, which holds the state folder itself. Raises
+    ConfigurationError, as `migrate`, and where a server would have to be stopped before.
     """
     found = require_not_newer(settings.ledger_url)
     if found not in (None, REVISION):
@@ -36,12 +40,19 @@ def _require_rest(settings: Settings, found: str | None, role: str | None) -> No
 
 
 def _alive(url: str) -> list[str]:
-    """Names of processes that said just now that they live, on whichever host. Supervisors are left out: they do not say that they end."""
+    """Return names of processes with a recent heartbeat, on any host.
+
+    Supervisors are left out, because they write no end.
+    """
     with contextlib.closing(LedgerViews(url)) as views:
         return [str(item["name"]) for item in views.processes() if item["role"] != "supervisor" and _is_alive(item)]
 
 
 def _is_alive(item: dict[str, Any]) -> bool:
-    """A beat of a time that will come again, as a clock leaves that was set back, is none (see `Ledger.silent`)."""
+    """Return whether a process is alive.
+
+    A heartbeat in the future, left by a clock that was set back, does not count (see
+    `Ledger.silent`).
+    """
     is_gone = item["host"] == socket.gethostname() and not is_ours(item["pid"])
     return abs(time.time() - item["beat_at"]) < _SILENT_SECONDS and not is_gone

@@ -1,7 +1,8 @@
-"""The watcher's process: folders into which somebody puts files, one thread each.
+"""The watcher's process: folders for incoming files, one thread each.
 
-Of several hosts that share an archive one takes the files of a folder, and the others stand by: the lock lies in the archive, so it
-holds as far as the archive is shared, and its owner's death gives it free.
+Of several hosts that share an archive one takes the files of a folder, and the others stand by. The
+lock is in the archive, so it holds as far as the archive is shared. The death of its owner releases
+it.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ from hilum.wiring.ingesting import Origin, Stopped, taking
 
 _LOOK_SECONDS: Final = 1.0
 _LONGEST_REST_SECONDS: Final = 10.0
-_REST: Final = 200.0  # times what it costs to look: folders in which nothing happens take less than a hundredth of a core
+_REST: Final = 200.0  # times the cost of a look: idle folders take less than a hundredth of a core
 _STAND_BY_SECONDS: Final = 2.0
 LISTS_FOLDER: Final = "not_taken"  # in the state folder
 log = telemetry.logger("wiring")
 
 
 def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
-    """Watch all folders until told to stop."""
+    """Watch all folders until `stop` is set."""
     log_failures()
     begin_archive(settings.ledger_url, Archive(settings.archive_dir))
     with Heartbeat(ledger, "watcher"):
@@ -70,7 +71,10 @@ def _watch(name: str, watch: Watch, settings: Settings, ledger: Ledger, stop: th
 
 
 def _recover(settings: Settings, ledger: Ledger, archive: Archive) -> None:
-    """What the one before had taken lies in a folder of its own host, whose server may not start again for long."""
+    """Index the files that the former watcher had taken.
+
+    They are in a folder of its own host, whose server may not start again for long.
+    """
     try:
         recover(settings, ledger, archive, takers(archive.processes()))
     except (SQLAlchemyError, OSError) as error:
@@ -103,7 +107,7 @@ def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) ->
 
 
 def _look(name: str, folder: WatchedFolder, intake: FolderIntake, left: LeftFiles, stop: threading.Event) -> float:
-    """Take what is whole; seconds until the next look."""
+    """Take whole files; return the seconds until the next look."""
     began = time.thread_time()
     found = folder.whole(time.time())
     rest = min(max(_LOOK_SECONDS, _REST * (time.thread_time() - began)), _LONGEST_REST_SECONDS)
@@ -133,10 +137,10 @@ def _take_one(name: str, folder: WatchedFolder, intake: FolderIntake, left: Left
 
 
 def _settle(folder: WatchedFolder, taken: TakenFile) -> str:
-    """Why it could not be moved, or nothing: it must not hold up those after it."""
+    """Move a taken file; return the problem, which must not delay the following files."""
     try:
         folder.settle(taken)
-    except FileNotFoundError:  # somebody else has taken it away
+    except FileNotFoundError:  # another process has removed it
         return ""
     except OSError as error:
         folder.leave(taken.path)
@@ -145,7 +149,10 @@ def _settle(folder: WatchedFolder, taken: TakenFile) -> str:
 
 
 def _listed(left: LeftFiles, taken: TakenFile, problem: str) -> str:
-    """The list that names a file which stays where it is. Its name stays out of the log: people name files after patients."""
+    """Return the list that names a file that stays in place.
+
+    Its name is not logged: people name files after patients.
+    """
     try:
         left.note(taken, problem, time.time())
     except OSError as error:

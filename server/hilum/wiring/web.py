@@ -35,12 +35,13 @@ from hilum.wiring.releases import Catalogue
 from hilum.wiring.rollouts import RolloutVerbs
 from hilum.wiring.state_folder import metrics_dir
 
-# What /health/ready judges on a host without the API: its own work there, not that of the others.
+# The roles that /health/ready judges on a host without the API: its own work, not that of other
+# hosts.
 _JUDGED: Final[Mapping[str, Role]] = {"listener": "receive", "analyser": "analyse", "dispatcher": "deliver"}
 
 
 def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
-    """Serve until told to stop."""
+    """Serve until `stop` is set."""
     listening = socket.socket(fileno=charge.listening_fd)
     views = LedgerViews(settings.ledger_url)
     with (
@@ -54,11 +55,11 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
 
 @contextlib.contextmanager
 def _store(charge: Charge, settings: Settings, ledger: Ledger, views: LedgerViews, stop: threading.Event) -> Iterator[Store | None]:
-    """Where images go that come by STOW-RS; None where none are taken."""
+    """Yield the store of images that come by STOW-RS; None where STOW-RS is disabled."""
     if charge.role != "api" or not settings.stow.enabled:
         yield None
         return
-    from hilum.receive.threads import log_failures  # noqa: PLC0415 - all that a listener loads
+    from hilum.receive.threads import log_failures  # noqa: PLC0415 - loads all of a listener
     from hilum.wiring.stowing import stow_store  # noqa: PLC0415 - the same
 
     log_failures()
@@ -92,17 +93,20 @@ def _app(
 
 
 def _judged(served: str) -> tuple[Role, ...]:
-    """Roles of which this host's processes are judged; none: all roles of all hosts, beside the API."""
+    """Return the roles by which this host is judged; empty: all roles of all hosts.
+
+    It is empty on a host with the API.
+    """
     chosen = roles.of(served)
     return () if "api" in chosen else tuple(role for process, role in _JUDGED.items() if process in chosen)
 
 
 def _identifiers(settings: Settings, views: LedgerViews) -> LedgerIdentifiers | None:
-    """None where the settings do not allow to show any."""
+    """Return the identifiers; None where the settings do not permit them."""
     return LedgerIdentifiers(views) if settings.api.show_identifiers else None
 
 
 def _probe(settings: Settings, name: str) -> dict[str, Any]:
-    from hilum.deliver.probe import probe  # noqa: PLC0415 - pynetdicom is not needed until somebody asks
+    from hilum.deliver.probe import probe  # noqa: PLC0415 - pynetdicom is not needed before the first probe
 
     return asdict(probe(name, settings.destinations[name]))
