@@ -1,1 +1,4 @@
-"""Receive: C-ECHO and C-STORE SCP. An object is durable before it is acknowledged, and in the ledger a moment later."""
+"""Receive: the C-ECHO and C-STORE SCP.
+
+An object is durable before it is acknowledged, and in the ledger a moment later.
+"""

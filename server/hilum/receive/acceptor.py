@@ -32,11 +32,11 @@ from hilum.receive.tls import HandshakeFailed, ServerTls, begin_tls, certificate
 
 _log = telemetry.logger("receive")
 
-_LAST_WORD_BYTES: Final = 4096  # a buffer for what a peer sends after the end
+_LAST_WORD_BYTES: Final = 4096  # a buffer for bytes that a peer sends after the end
 
 
 class Acceptor:
-    """`run` is its thread; the rest may be called from any."""
+    """One connection. `run` is its thread; the other methods may be called from any thread."""
 
     def __init__(self, sock: socket.socket, peer_address: str, door: Door, certificates: ServerTls | None = None) -> None:
         self._sock, self._door, self._certificates = sock, door, certificates
@@ -47,7 +47,7 @@ class Acceptor:
         self._outgoing: Outgoing | None = None
 
     def run(self) -> None:
-        """Until the connection is closed."""
+        """Serve the connection until it is closed."""
         last = b""
         try:
             last = self._converse()
@@ -59,7 +59,7 @@ class Acceptor:
             self._end(last)
 
     def _converse(self) -> bytes:
-        """The last word to the peer. Raises HandshakeFailed, OSError."""
+        """Return the last PDU for the peer. Raises HandshakeFailed, OSError."""
         seconds = self._door.settings.acse_timeout_seconds
         if self._certificates is not None:
             self._sock = secured = begin_tls(self._sock, self._certificates.context())
@@ -68,7 +68,10 @@ class Acceptor:
         return self._associate(answer) if isinstance(answer, Acceptance) else answer
 
     def _answer(self, seconds: float) -> Acceptance | bytes:
-        """The answer to the request, or the last word; nothing is kept of the request. Raises OSError."""
+        """Return the acceptance of the request, or the last PDU for the peer. Raises OSError.
+
+        The request itself is not kept.
+        """
         try:
             first = read_first_pdu(self._sock, seconds)
         except ProtocolError as problem:
@@ -88,12 +91,12 @@ class Acceptor:
             if (rejection := _of_another_version(request) or self._admission()) is not None:
                 return self._reject(rejection)
             return self._negotiate(request)
-        except Exception:  # noqa: BLE001 - the sender may come back, and the others are served
+        except Exception:  # noqa: BLE001 - the sender may come back, and the other senders are served
             _log.exception("request_not_judged")
             return self._reject(policy.FAILED)
 
     def _malformed(self, problem: Malformed) -> bytes:
-        """Of a request that has AE Titles the row names them, and what is wrong with it."""
+        """Note the fault of a request; a row names its AE Titles where it has them."""
         if self.account.is_requested:
             self.account.abort_reason, self.account.request_problem = End.PROTOCOL_ERROR.value, str(problem)
         else:
@@ -165,12 +168,12 @@ class Acceptor:
                 self._outgoing.close()
 
     def _handshake_failed(self, failure: HandshakeFailed) -> None:
-        """A connection that said nothing, as health checks make them, has no row."""
+        """Note a failed handshake, except of a silent connection, as health checks make them."""
         if failure.advice is not None and self.account.unheard is None:
             self.account.unheard = Unheard("tls_failed", None, failure.advice)
 
     def _end(self, last: bytes) -> None:
-        """Free the place and hand the row on before the peer hears the last word."""
+        """Free the place and pass on the row before the peer gets the last PDU."""
         with contextlib.ExitStack() as ending:
             ending.callback(self._door.pending.leave, self, self.account.peer_address)
             ending.callback(self._sock.close)
@@ -192,26 +195,26 @@ class Acceptor:
         self._door.accounts.put(account.record(outcome, time.time()))
 
     def look(self) -> None:
-        """From time to time: abort a peer that drips."""
+        """Abort a slow peer; called at intervals."""
         if (loop := self._loop) is not None and self._dripping.is_found(self._sock, loop.whole_messages):
             self.account.slowness_advice = self._dripping.advice
             loop.give_up()
 
     def drop(self) -> None:
-        """It has no association, and others need its place."""
+        """Close the connection without an association, because others need its place."""
         if not self.account.is_requested:
             self.account.unheard = TOO_MANY_CONNECTIONS
         self.cut()
 
     def close_if_idle(self) -> None:
-        """At the end of the process: abort between two messages, never inside one."""
+        """Abort between two messages, never inside one; called at the end of the process."""
         if self._loop is not None:
             self._loop.wake_if_idle()
         elif not self.account.is_requested:
             self.cut()
 
     def cut(self) -> None:
-        """End the connection hard; its thread notices."""
+        """End the connection at once; its thread notices."""
         with contextlib.suppress(OSError):
             shut_down(self._sock, socket.SHUT_RDWR)
 
@@ -222,16 +225,19 @@ def _silent(seconds: float) -> Unheard:
 
 
 def _of_another_version(request: Request) -> Rejection | None:
-    """PS3.8 9.3.2: version 1 is bit 0, the only one that is tested."""
+    """Return the rejection of another protocol version (PS3.8 9.3.2).
+
+    Version 1 is bit 0, the only bit that is tested.
+    """
     if request.protocol_version & 1:
         return None
     return Rejection(1, 2, 2, "protocol_version_not_supported", "It speaks another version of the DICOM upper layer: correct the sender.")
 
 
 def _limit_silence(sock: socket.socket, seconds: float) -> None:
-    """Set the kernel's time-outs, which hold for compiled code, too.
+    """Set the kernel's time-outs, which apply to compiled code as well.
 
-    Under TLS they are Python's: with the kernel's, OpenSSL would only ask again.
+    Under TLS they are Python's: with the kernel's, OpenSSL would only try again.
     """
     if isinstance(sock, ssl.SSLSocket):
         sock.settimeout(seconds)

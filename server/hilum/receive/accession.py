@@ -1,4 +1,7 @@
-"""Which order an image was made for: Accession Number (0008,0050) of an encoded header, at the top level, and who has issued it."""
+"""The order of an image: Accession Number (0008,0050) of an encoded header, and its issuer.
+
+Only the top level of the header is read.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,28 @@ from hilum.receive.elements import elements, encoding_of, first_item
 from hilum.receive.patient import encodings_of, read_texts, text_of
 
 _SPECIFIC_CHARACTER_SET, _ACCESSION_NUMBER, _ISSUER_SEQUENCE = 0x00080005, 0x00080050, 0x00080051
-# Local Namespace Entity ID and Universal Entity ID: an issuer has one of them, or both (PS3.3 10.14).
+# Local Namespace Entity ID and Universal Entity ID: an issuer has one of them, or both (PS3.3
+# 10.14).
 _DESIGNATORS = (0x00400031, 0x00400032)
 
 
 @dataclass(frozen=True, slots=True)
 class Accession:
-    """The number by which an order is asked for. `issuer`, by either of its designators; None: whichever issued the number."""
+    """The number by which an order is searched for.
+
+    `issuer`: either of its designators; None: any issuer.
+    """
 
     number: str
     issuer: str | None = None
 
     def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
-        """Whether a header names this order. Raises CannotUnderstand if it cannot be read so far."""
+        """Return whether a header names this order.
+
+        Raises CannotUnderstand if it cannot be read so far.
+        """
         wanted = self.number
-        # As of a Patient ID: most headers are ruled out without being read.
+        # As for a Patient ID: most headers are ruled out without being parsed.
         if wanted.isascii() and wanted.encode() not in bytes(header):
             return False
         if read_texts(header, transfer_syntax_uid, (_ACCESSION_NUMBER,)) != [wanted]:
@@ -31,12 +41,15 @@ class Accession:
         return self.issuer is None or self.issuer in (tuple(_issuer(header, transfer_syntax_uid)) or ("",))
 
     def issuer_in(self, header: bytes | memoryview, transfer_syntax_uid: str) -> str:
-        """Who has issued the header's Accession Number; empty: it does not say. Raises CannotUnderstand."""
+        """Return the issuer of the header's Accession Number; empty: the header has none.
+
+        Raises CannotUnderstand.
+        """
         return next(_issuer(header, transfer_syntax_uid), "")
 
 
 def _issuer(header: bytes | memoryview, transfer_syntax_uid: str) -> Iterator[str]:
-    """The designators in the first item of Issuer of Accession Number Sequence."""
+    """Return the designators in the first item of Issuer of Accession Number Sequence."""
     data, encoding, names = memoryview(header), encoding_of(transfer_syntax_uid), b""
     for element in elements(data, encoding):
         if element.tag > _ISSUER_SEQUENCE:

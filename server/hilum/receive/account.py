@@ -1,4 +1,7 @@
-"""What happened on one association, and the row that it becomes: each refusal with what the sender should change (promise 6)."""
+"""The events of one association, and the row that they become.
+
+Each refusal stands in it with the change that the sender should make.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ TOO_SLOW = "too_slow"
 
 @dataclass(frozen=True, slots=True)
 class Unheard:
-    """A connection that ended before there was a request for an association: what its row says."""
+    """The row's fields for a connection that ended before a request for an association."""
 
     outcome: str
     reason: str | None
@@ -43,7 +46,10 @@ TOO_MANY_CONNECTIONS = Unheard(
 
 @dataclass(frozen=True, slots=True)
 class HttpProblem:
-    """A STOW-RS request that was refused as a whole, or ended before its end: its status, and what the sender should change."""
+    """The problem of a STOW-RS request that was refused as a whole, or not finished.
+
+    It has the response's status and the change that the sender should make.
+    """
 
     status: int
     detail: str
@@ -51,7 +57,10 @@ class HttpProblem:
 
 @dataclass(slots=True)
 class Account:
-    """Filled while the association lasts. AE Titles are the peer's words and stay out of logs and metrics."""
+    """The state of an association's row, filled while the association lasts.
+
+    AE Titles are chosen by the peer and stay out of logs and metrics.
+    """
 
     peer_address: str
     started_at: float
@@ -66,7 +75,8 @@ class Account:
     advice_on_contexts: str | None = None
     stored: int = 0
     own_documents: int = 0
-    discarded: Counter[str] = field(default_factory=Counter)  # objects that are no images, by SOP Class UID
+    # objects that are no images, by SOP Class UID
+    discarded: Counter[str] = field(default_factory=Counter)
     has_note_not_permitted: bool = False
     refused: int = 0
     last_refusal: Answer | None = None
@@ -76,15 +86,18 @@ class Account:
     slowness_advice: str | None = None
     shown: tracing.Association | None = None  # in the traces of its studies
     http_problem: HttpProblem | None = None
-    requests: str = "C-STORE"  # what is counted as refused
+    requests: str = "C-STORE"  # the kind of objects counted as refused
 
     @property
     def is_too_slow(self) -> bool:
-        """Whether it was aborted for that."""
+        """Whether it was aborted as too slow."""
         return self.abort_reason == TOO_SLOW
 
     def outcome(self, *, is_released: bool) -> str | None:
-        """How it ended. None: a connection that asked for nothing, as the health check of a load balancer makes them."""
+        """Return how it ended.
+
+        None: a connection without a request, as the health check of a load balancer makes them.
+        """
         if not self.is_requested:
             return None if self.unheard is None else self.unheard.outcome
         if self.rejection is not None:
@@ -92,18 +105,18 @@ class Account:
         return "released" if is_released else "aborted"
 
     def show(self, outcome: str) -> None:
-        """Its span, in the traces of its studies; once, at the end."""
+        """Write its span, in the traces of its studies; once, at the end."""
         if self.shown is not None:
             titles = {"calling_ae_title": self.calling_ae_title, "called_ae_title": self.called_ae_title}
             self.shown.end({**titles, "stored": self.stored, "refused": self.refused, "outcome": outcome})
 
     def say_discarded(self) -> None:
-        """A line in the log for what was acknowledged and not kept; once, at the end."""
+        """Log the objects that were acknowledged and not kept, in one line; once, at the end."""
         if self.discarded:
             _log.info(OTHERS_DISCARDED, count=self.discarded.total(), classes=counted(self.discarded))
 
     def record(self, outcome: str, ended_at: float) -> AssociationRecord:
-        """The row."""
+        """Return the row."""
         return AssociationRecord(
             started_at=self.started_at,
             ended_at=ended_at,
@@ -134,9 +147,9 @@ class Account:
         return note or (OTHERS_DISCARDED if self.discarded else None)
 
     def _has_lost(self, outcome: str) -> bool:
-        """Whether an object may have been lost by a context that was not accepted.
+        """Return whether an object may have been lost by a context that was not accepted.
 
-        A sender does not say what it would have sent.
+        It is not known which objects a sender would have sent.
         """
         is_empty = not (self.stored or self.own_documents or self.discarded)
         return bool(self.not_accepted) and (is_empty or outcome == "aborted")
@@ -163,5 +176,5 @@ class Account:
 
 
 def _plain(detail: str) -> str:
-    """As a database takes it: what a parser says may quote what was sent."""
+    """Return the text as a database takes it: a parser's message may quote received bytes."""
     return "".join(character if character.isprintable() else "?" for character in detail)[:_DETAIL_LENGTH]

@@ -1,6 +1,7 @@
 """The rows of associations that have ended, written together by one thread.
 
-A commit is synced, and a router may send each image on an association of its own. What cannot be written waits, within bounds.
+A commit is synced, and a router may send each image on an association of its own. Rows that cannot
+be written wait, up to a limit.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ from hilum.store.ledger import Ledger
 
 _log = telemetry.logger("receive")
 
-# Nobody waits for these rows, and each commit is synced.
+# No caller waits for these rows, and each commit is synced.
 _GATHER_SECONDS: Final = 0.1
-_LOOK_SECONDS: Final = 1.0  # how often counts are written, and a ledger that is away is tried again
+# the interval of writing counts, and of trying again a ledger that is away
+_LOOK_SECONDS: Final = 1.0
 _MAXIMUM_WAITING: Final = 10_000
 _AT_ONCE: Final = 1000
 
 
 class AccountBook:
-    """Takes rows from any number of threads."""
+    """The writer of rows, which takes them from any number of threads."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
@@ -43,11 +45,11 @@ class AccountBook:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread = start_thread("accounts", self._run)
 
     def put(self, record: AssociationRecord) -> None:
-        """Write this row soon, or count it in one that is there. Never blocks."""
+        """Write this row soon, or count it in an existing one. Never blocks."""
         with self._lock:
             if record.stored:
                 is_taken = len(self._waiting) < _MAXIMUM_WAITING
@@ -59,7 +61,7 @@ class AccountBook:
         self._changed.set()
 
     def stop(self, seconds: float) -> None:
-        """Write what is left, for so long at most."""
+        """Write the rest, for so long at most."""
         self._stopping.set()
         self._changed.set()
         if self._thread is not None:
@@ -96,7 +98,10 @@ class AccountBook:
         _say(refused)
 
     def _write(self) -> None:
-        """What waits now. What comes meanwhile has its turn: under a flood no commit follows another."""
+        """Write the rows that wait now.
+
+        Later rows wait for the next turn, so that a flood causes no unbroken series of commits.
+        """
         is_more = True
         while is_more:
             with self._lock:
@@ -106,7 +111,7 @@ class AccountBook:
                 return
 
     def _due(self) -> list[tuple[CountedRow, AssociationRecord]]:
-        """Rows that begin; rows that have grown, once a second and at the end."""
+        """Return rows that begin; and rows that have grown, once a second and at the end."""
         now = time.monotonic()
         is_time_to_grow = now - self._grown_at >= _LOOK_SECONDS or self._stopping.is_set()
         if is_time_to_grow:
@@ -114,7 +119,7 @@ class AccountBook:
         return [(row, row.record) for row in self._counts.unwritten() if is_time_to_grow or row.row_id is None]
 
     def _is_done(self, records: list[AssociationRecord], counted: list[tuple[CountedRow, AssociationRecord]]) -> bool:
-        """Whether the ledger has them, or never will."""
+        """Return whether the ledger has the rows, or will never have them."""
         try:
             row_ids = self._ledger.record_associations(records, [(row.row_id, record) for row, record in counted])
         except (DataError, IntegrityError) as error:
@@ -139,7 +144,7 @@ class AccountBook:
                 self._counts.written(row, record, row_id)
 
     def _say_lost(self) -> None:
-        """Once a minute at most, and at the end."""
+        """Log lost rows, once a minute at most, and at the end."""
         now = time.monotonic()
         if not self._lost or (now - self._said_lost_at < WINDOW_SECONDS and not self._stopping.is_set()):
             return

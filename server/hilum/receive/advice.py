@@ -1,4 +1,4 @@
-"""What a sender should change about Presentation Contexts, or objects of a class, that were not accepted."""
+"""Advice for senders about Presentation Contexts, or objects of a class, that were not accepted."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ _NAMED = 3  # refused SOP Classes that are named; a router may propose a hundred
 
 @dataclass(frozen=True, slots=True)
 class NotAccepted:
-    """A proposed Presentation Context that was answered 3 (abstract syntax) or 4 (transfer syntaxes), PS3.8 Table 9-18."""
+    """A proposed Presentation Context that got result 3 or 4 (PS3.8 Table 9-18).
+
+    3 is about the abstract syntax, 4 about the transfer syntaxes.
+    """
 
     abstract_syntax: str
     is_known: bool
 
 
 def advise(refused: Sequence[NotAccepted], terms: Terms) -> str | None:
-    """Sentences, or None where there is nothing to say."""
+    """Return sentences for the sender, or None if there are none."""
     unknown = [item.abstract_syntax for item in refused if not item.is_known]
     encoded = [item.abstract_syntax for item in refused if item.is_known]
     sentences = []
@@ -35,7 +38,10 @@ def advise(refused: Sequence[NotAccepted], terms: Terms) -> str | None:
 
 
 def advise_on_object(sop_class: str, terms: Terms) -> tuple[str, str]:
-    """The same of one object of a class that is not taken: what fits into an Error Comment, whatever the class is called, and in full."""
+    """Return the advice for one object of a class that is not taken, short and in full.
+
+    The short one fits into an Error Comment, with any name of the class.
+    """
     in_full = f"SOP Class not accepted: {_name(sop_class)}. {_what_to_send([sop_class], terms)}"
     if not _takes_all(terms):
         return f"This SOP Class is not in {terms.key('sop_classes')}", in_full
@@ -54,14 +60,17 @@ def _what_to_send(unknown: Sequence[str], terms: Terms) -> str:
 
 
 def _how_to_send(sop_class: str, terms: Terms) -> str:
-    """What is no image has Transfer Syntaxes that no setting changes."""
+    """Return the advice on Transfer Syntaxes.
+
+    Objects without pixels have Transfer Syntaxes that no setting changes.
+    """
     is_chosen = sop_class in STORAGE_SOP_CLASSES and set(terms.transfer_syntaxes) != set(TRANSFER_SYNTAXES.values())
     way_out = f", or add to {terms.key('transfer_syntaxes')}" if is_chosen else ""
     return f"Propose {_name(terms.syntaxes_of(sop_class)[0])}{way_out}"
 
 
 def counted(objects: Mapping[str, int]) -> str:
-    """How many objects of each SOP Class, the most frequent ones by name."""
+    """Return the number of objects of each SOP Class, the most frequent ones by name."""
     frequent = sorted(objects.items(), key=lambda item: -item[1])
     named = [f"{count} {_name(sop_class)}" for sop_class, count in frequent[:_NAMED]]
     more = sum(count for _, count in frequent[_NAMED:])
@@ -75,5 +84,5 @@ def _list(sop_classes: Sequence[str]) -> str:
 
 
 def _name(registered: str) -> str:
-    """Of a SOP Class or Transfer Syntax in the standard, else its UID."""
+    """Return the name of a SOP Class or Transfer Syntax in the standard, else its UID."""
     return uid.UID(registered).name if is_like_uid(registered) else "an invalid UID"

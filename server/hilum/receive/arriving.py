@@ -1,4 +1,4 @@
-"""A data set that comes in piece by piece: held back until its header says what it is, then handed to who takes it."""
+"""A data set received piece by piece: held back until its header is known, then passed on."""
 
 from __future__ import annotations
 
@@ -22,10 +22,16 @@ def _nobody(_command: StoreCommand, _problem: CannotUnderstand | None) -> Taker 
 
 
 class Arriving:
-    """Takes one data set, and leaves nothing of it if it is closed without `commit`. Raises Refusal at once if the command is wrong."""
+    """A data set in transit, which leaves nothing if it is closed without `commit`.
+
+    Raises Refusal at once if the command is wrong.
+    """
 
     def __init__(self, command: StoreCommand, taker_of: TakerOf, unread_taker_of: UnreadTakerOf = _nobody) -> None:
-        """`unread_taker_of`: what takes it without its header, at once or after a problem with it."""
+        """Begin. `unread_taker_of`: the taker of objects without a header.
+
+        It is called at once, and after a problem with the header.
+        """
         command.require_consistent()
         self._command, self._taker_of, self._unread_taker_of = command, taker_of, unread_taker_of
         is_list = command.meta.sop_class_uid == KEY_OBJECT_SELECTION
@@ -33,7 +39,7 @@ class Arriving:
         self._taker: Taker | None = unread_taker_of(command, None)
 
     def write(self, pieces: Sequence[memoryview]) -> None:
-        """The next bytes. Raises Refusal, OSError."""
+        """Take the next bytes. Raises Refusal, OSError."""
         if self._taker is not None:
             self._taker.write(pieces)
             return
@@ -47,18 +53,25 @@ class Arriving:
 
     @property
     def reads_after(self) -> int | None:
-        """So many of the next bytes go to `write` before `receive` may take anything, as far as is known; None: all do."""
+        """The number of next bytes for `write` before `receive` may take any; None: all.
+
+        It is the number as far as is known.
+        """
         if self._taker is None:
             return self._beginning.missing
         return 0 if self._taker.is_receiver else None
 
     def receive(self, unread: Unread, size: int) -> None:
-        """As many of the next bytes as the taker likes to read by itself, see `streaming.provider.Incoming`. Raises Refusal, OSError."""
-        if self._taker is not None and self._taker.is_receiver:  # it may be another than was thought before the header was known
+        """Let the taker read as many of the next bytes as it chooses. Raises Refusal, OSError.
+
+        See `streaming.provider.Incoming`.
+        """
+        # the header may have led to another taker than assumed
+        if self._taker is not None and self._taker.is_receiver:
             self._taker.receive(unread, size)
 
     def commit(self) -> Taken:
-        """There were no more bytes: return when the object may be acknowledged. Raises Refusal, OSError."""
+        """Return when the complete object may be acknowledged. Raises Refusal, OSError."""
         taker = self._taker or self._end()
         return taker.commit()
 
@@ -70,7 +83,10 @@ class Arriving:
         return self._hand_over(header, [])
 
     def _hand_over_unread(self, problem: CannotUnderstand) -> Taker:
-        """To somebody who looks at nothing. Raises the problem where there is nobody."""
+        """Pass the object to a taker that needs no header.
+
+        Raises the problem where there is none.
+        """
         self._taker = self._unread_taker_of(self._command, problem)
         if self._taker is None:
             raise problem
@@ -83,6 +99,6 @@ class Arriving:
         return self._taker
 
     def close(self) -> None:
-        """Once, at the end."""
+        """Close it, once, at the end."""
         if self._taker is not None:
             self._taker.close()

@@ -1,6 +1,6 @@
 """Associations on which nothing was stored: one row for all of a kind from a sender in a minute.
 
-So strangers do not fill the ledger, however often they come and under whatever titles.
+So unknown peers do not fill the ledger, at any rate and under any titles.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Key = tuple[str, str, str, str, str | None]
 
 @dataclass(slots=True, eq=False)
 class CountedRow:
-    """A row of the ledger, or what will be one. `began`: monotonic."""
+    """A row of the ledger, present or future. `began`: monotonic."""
 
     record: AssociationRecord
     began: float
@@ -33,14 +33,14 @@ class CountedRow:
 
 
 class AssociationCounts:
-    """For one thread at a time."""
+    """The counts, for one thread at a time."""
 
     def __init__(self) -> None:
         self._open: dict[Key, CountedRow] = {}
         self._closed: list[CountedRow] = []  # over, and not written yet
 
     def add(self, record: AssociationRecord, now: float) -> bool:
-        """Count it in; False: there is no room for it."""
+        """Count the record; False: there is no room for it."""
         if (row := self._row_of(record, now)) is not None:
             _merge(row, record)
             return True
@@ -54,12 +54,12 @@ class AssociationCounts:
         return True
 
     def _row_of(self, record: AssociationRecord, now: float) -> CountedRow | None:
-        """Of this minute."""
+        """Return the row of this minute."""
         row = self._open.get(_key(record))
         return row if row is not None and now - row.began < WINDOW_SECONDS else None
 
     def _shared(self, record: AssociationRecord) -> AssociationRecord:
-        """The record with fewer particulars, where there are many rows already; else itself."""
+        """Return the record with fewer details where there are many rows already, else itself."""
         if record.peer_address != _OTHERS and len(self._open) >= _ROWS:
             return replace(record, peer_address=_OTHERS, calling_ae_title="", called_ae_title="")
         of_address = sum(1 for row in self._open.values() if row.record.peer_address == record.peer_address)
@@ -68,13 +68,13 @@ class AssociationCounts:
         return record
 
     def _close(self, row: CountedRow | None) -> None:
-        """Its minute is over."""
+        """Close a row whose minute is over."""
         if row is not None:
             del self._open[_key(row.record)]
             self._closed.append(row)
 
     def unwritten(self) -> list[CountedRow]:
-        """Rows that the ledger does not know, or not with their newest count."""
+        """Return rows that the ledger does not have, or not with their newest count."""
         return [row for row in self._rows() if not row.is_written]
 
     def _rows(self) -> Iterator[CountedRow]:
@@ -82,11 +82,11 @@ class AssociationCounts:
         yield from self._open.values()
 
     def written(self, row: CountedRow, record: AssociationRecord, row_id: int) -> None:
-        """The ledger has the row with this record; more may have been counted since."""
+        """Mark the row as written with this record; more may have been counted since."""
         row.row_id, row.is_written = row_id, row.record is record
 
     def end_minutes(self, now: float) -> dict[str, dict[str, int]]:
-        """Close the minutes that are over: by address, how often each reason refused."""
+        """Close the minutes that are over; return how often each reason refused, by address."""
         for row in [row for row in self._open.values() if now - row.began >= WINDOW_SECONDS]:
             self._close(row)
         over = [row for row in self._closed if not row.is_said]
@@ -97,12 +97,13 @@ class AssociationCounts:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to write or to say, now or later."""
+        """Whether there is no row to write or to log, now or later."""
         return not (self._open or self._closed)
 
 
 def _key(record: AssociationRecord) -> Key:
-    # Few kinds: failed handshakes have no reason that is one word, and few advices. Others may quote the peer.
+    # Few kinds: failed handshakes have no reason of one word, and few advices. Other advices may
+    # quote the peer.
     kind = record.advice if record.outcome == _TLS_FAILED else record.reason
     return record.peer_address, record.calling_ae_title, record.called_ae_title, record.outcome, kind
 

@@ -1,4 +1,4 @@
-"""The first bytes of a data set that comes in piece by piece, until its header can be read."""
+"""The first bytes of a data set received piece by piece, until its header can be read."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from hilum.receive.header import MAXIMUM_HEADER_BYTES, Header, read_header
 from hilum.receive.refusals import CannotUnderstand, HeaderTooComplex
 from hilum_preprocessing.structure import MAXIMUM_ELEMENTS
 
-# At fixed sizes, so that what is understood does not depend on how a sender cuts its data set. The first holds nearly every header;
-# with the last one, whatever is wrong stays wrong.
+# The sizes are fixed, so that the result does not depend on how a sender cuts its data set. The
+# first one holds nearly every header. An error in the last one is final.
 _WINDOWS = (32 << 10, 256 << 10, 2 << 20, MAXIMUM_HEADER_BYTES + 1)
 
 
 class Beginning:
-    """Holds what it is given until it knows the header. Pixel Data need not be there as a whole.
+    """A buffer that grows until the header is known. Pixel Data need not be complete.
 
     `most`: elements and items that the header may have.
     """
@@ -31,11 +31,14 @@ class Beginning:
 
     @property
     def missing(self) -> int:
-        """So many bytes more, before it looks for the header again."""
+        """The number of bytes until the next search for the header."""
         return self._window - len(self._held)
 
     def add(self, piece: memoryview) -> memoryview:
-        """Keep of a piece as much as is needed, and give the rest back. Raises CannotUnderstand when more bytes cannot help."""
+        """Keep the needed part of a piece, and return the rest.
+
+        Raises CannotUnderstand when more bytes cannot help.
+        """
         while piece and self.header is None:
             take = self._window - len(self._held)
             self._held += piece[:take]
@@ -45,7 +48,7 @@ class Beginning:
         return piece
 
     def end(self) -> Header:
-        """There is no more: the header of what there is. Raises CannotUnderstand."""
+        """Return the header of a complete data set. Raises CannotUnderstand."""
         if self.header is None:
             self.header = self._read()
         return self.header
@@ -63,6 +66,6 @@ class Beginning:
             if larger is None:
                 raise
         else:
-            # Without Pixel Data in sight the header may go on behind the window.
+            # Without Pixel Data in the window the header may continue after it.
             self.header = found if found.pixels_start is not None or larger is None else None
         self._window = larger or self._window

@@ -1,4 +1,7 @@
-"""How many associations each listener process of this host has open: one limit for all of them, in memory that they share."""
+"""Counts of open associations of each listener process of this host.
+
+The processes share the memory, so one limit applies to all of them.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,28 @@ from collections.abc import Iterator, Mapping, Sequence
 
 
 class Elsewhere:
-    """Open associations of the other processes, `counts`: by Calling AE Title, all others of a process under the empty one."""
+    """Open associations of the other processes.
+
+    `counts`: by Calling AE Title, all others of a process under the empty one.
+    """
 
     def __init__(self, counts: Mapping[str, int]) -> None:
         self._counts = counts
 
     def total(self) -> int:
-        """Of all senders."""
+        """Return the number for all senders."""
         return sum(self._counts.values())
 
     def of(self, calling_ae_title: str) -> int:
-        """Of one that has a limit of its own."""
+        """Return the number for a sender with a limit of its own."""
         return self._counts.get(calling_ae_title, 0)
 
 
 class Census:
-    """The supervisor makes it and hands its descriptor on. A process that dies takes its lock along; its counts are cleared for it.
+    """The shared counts. The supervisor makes them and passes on their descriptor.
 
-    `senders`: Calling AE Titles that are counted apart; the same in every process.
+    The lock of a process that dies is released, and the supervisor clears its counts. `senders`:
+    Calling AE Titles that are counted apart, the same in every process.
     """
 
     def __init__(self, processes: int, senders: Sequence[str] = (), descriptor: int | None = None) -> None:
@@ -42,7 +49,10 @@ class Census:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Nobody else counts meanwhile (a lock of the process, so one thread of it at a time)."""
+        """Hold the lock of all counts.
+
+        It is a lock of the process, so one thread of it may hold it at a time.
+        """
         fcntl.lockf(self.descriptor, fcntl.LOCK_EX)
         try:
             yield
@@ -50,29 +60,29 @@ class Census:
             fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
 
     def elsewhere(self, index: int) -> Elsewhere:
-        """Of all processes but this one."""
+        """Return the counts of all processes but this one."""
         rows = [self._row.unpack_from(self._memory, other * self._row.size) for other in range(self._processes) if other != index]
         return Elsewhere({title: sum(row[place] for row in rows) for place, title in enumerate(self._titles)})
 
     def write(self, index: int, calling_ae_titles: Sequence[str]) -> None:
-        """The Calling AE Title of each open association of this process."""
+        """Write the Calling AE Title of each open association of this process."""
         counts = Counter(title if title in self._titles else "" for title in calling_ae_titles)
         self._row.pack_into(self._memory, index * self._row.size, *(counts[title] for title in self._titles))
 
     def clear(self, index: int) -> None:
-        """This process has ended."""
+        """Clear the counts of a process that has ended."""
         self.write(index, ())
 
 
 class Seat:
-    """One process's place in the census; alone, there is nothing to share."""
+    """One process's counts in the census; a single process shares none."""
 
     def __init__(self, census: Census | None = None, index: int = 0) -> None:
         self._census, self._index = census, index
 
     @contextlib.contextmanager
     def held(self) -> Iterator[Elsewhere]:
-        """Open associations elsewhere, which do not change meanwhile."""
+        """Yield the open associations elsewhere, which do not change meanwhile."""
         if self._census is None:
             yield Elsewhere({})
             return
@@ -80,6 +90,6 @@ class Seat:
             yield self._census.elsewhere(self._index)
 
     def write(self, calling_ae_titles: Sequence[str]) -> None:
-        """Ours."""
+        """Write the counts of this process."""
         if self._census is not None:
             self._census.write(self._index, calling_ae_titles)

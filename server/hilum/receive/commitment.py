@@ -1,4 +1,7 @@
-"""The Storage Commitment SCP of one association (PS3.4 annex J): N-ACTION requests in, statuses out, reports back."""
+"""The Storage Commitment SCP of one association (PS3.4 annex J).
+
+It takes N-ACTION requests and returns statuses and reports.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,13 @@ _SUCCESS = Verdict(0x0000)
 
 
 class Commitment:
-    """`begin` and its action run on the association's thread, `report` on one of the desk's."""
+    """The provider of one association.
+
+    `begin` and its action run on the association's thread, `report` on one of the desk's.
+    """
 
     def __init__(self, account: Account, desk: Desk, outgoing: Outgoing, contexts: Mapping[int, Context], maximum_pdu_bytes: int) -> None:
-        """`maximum_pdu_bytes`: what the peer takes, 0: any."""
+        """Keep the parameters. `maximum_pdu_bytes`: the largest PDU of the peer, 0: any."""
         self._account, self._desk, self._outgoing = account, desk, outgoing
         self._maximum_pdu_bytes = maximum_pdu_bytes
         self._context_id, self._context = next(
@@ -41,13 +47,13 @@ class Commitment:
         )
 
     def begin(self, command: Command, context: Context) -> Action:
-        """An N-ACTION-RQ (PS3.7 10.1.4)."""
+        """Begin an N-ACTION-RQ (PS3.7 10.1.4)."""
         return Action(self, command, context)
 
     def take(self, command: Command, context: Context, encoded: bytes) -> Verdict:
-        """The status that answers the request (PS3.7 10.1.4.1.10).
+        """Return the status of the response (PS3.7 10.1.4.1.10).
 
-        Success: a report is owed, whatever happens now.
+        After success the report is recorded as due.
         """
         try:
             self._take(command, context, encoded)
@@ -74,11 +80,14 @@ class Commitment:
 
     @property
     def is_open(self) -> bool:
-        """Whether a report may still go over it."""
+        """Whether a report may still go over the association."""
         return not self._outgoing.is_closed
 
     def report(self, transaction_uid: str, verdict: CommitmentVerdict, seconds: float) -> Advance:
-        """Over the association of the request. Return when the asker has answered. Raises Retry or Refused."""
+        """Send a report over the association of the request. Raises Retry or Refused.
+
+        Return when the requester has responded.
+        """
         information = encoded_information(transaction_uid, verdict, self._context.transfer_syntax_uid)
 
         def message(message_id: int) -> bytes:
@@ -95,7 +104,7 @@ class Commitment:
 
 
 class Action:
-    """The data set of one N-ACTION-RQ on its way in; see `streaming.provider.Incoming`."""
+    """The data set of one N-ACTION-RQ in transit; see `streaming.provider.Incoming`."""
 
     reads_after = None
 
@@ -104,18 +113,18 @@ class Action:
         self._encoded = bytearray()
 
     def write(self, pieces: Sequence[memoryview]) -> None:
-        """The next bytes; what is beyond the limit is let go, and one byte of it says so."""
+        """Take the next bytes; beyond the limit one byte is kept as a mark, the rest discarded."""
         for piece in pieces:
             self._encoded += piece[: MAXIMUM_BYTES + 1 - len(self._encoded)]
 
     def receive(self, unread: Unread, size: int) -> None:
-        """Nobody asks it to."""
+        """Raise NotImplementedError: it is never called."""
         raise NotImplementedError
 
     def finish(self) -> Verdict:
-        """There were no more bytes."""
+        """Return the status of the complete request."""
         return self._commitment.take(self._command, self._context, bytes(self._encoded))
 
     def close(self) -> None:
-        """There is nothing."""
+        """Discard the bytes."""
         self._encoded = bytearray()

@@ -1,4 +1,8 @@
-"""Who reports a storage commitment: the dispatcher, to an address of the settings; without one this process, over the association."""
+"""Reports of storage commitment: their sender is the dispatcher or this process.
+
+The dispatcher reports to an address of the settings. Without one, this process reports over the
+association.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +26,10 @@ from hilum.store.ledger import Ledger
 
 _log = telemetry.logger("receive")
 
-_MAXIMUM_REPORTING = 64  # threads that wait for objects or for an answer
-_GRACE_SECONDS = 3600.0  # of a lease beyond all waiting: who goes on storing is not quiet. A process that dies gives its leases up
+_MAXIMUM_REPORTING = 64  # threads that wait for objects or for a response
+# of a lease, in addition to all waits: a sender that goes on storing is not quiet. A dying process
+# releases its leases
+_GRACE_SECONDS = 3600.0
 
 
 class Asker(Protocol):
@@ -34,11 +40,17 @@ class Asker(Protocol):
         """Whether a report may still go over it."""
 
     def report(self, transaction_uid: str, verdict: CommitmentVerdict, seconds: float) -> Advance:
-        """Return when the asker has answered; it is given so many seconds. Raises Retry or Refused."""
+        """Return when the requester has responded, within so many seconds.
+
+        Raises Retry or Refused.
+        """
 
 
 class Desk:
-    """One for a listener. `owner`: the name under which it leases what it reports itself."""
+    """The commitment service of a listener.
+
+    `owner`: the name under which it leases reports that it sends itself.
+    """
 
     def __init__(self, settings: Settings, ledger: Ledger, custody: Custody, owner: str) -> None:
         self._addresses = {title.strip() for title in settings.commitment}
@@ -48,7 +60,7 @@ class Desk:
         self._places = threading.BoundedSemaphore(_MAXIMUM_REPORTING)
 
     def take(self, request: CommitmentRequest, asker: Asker) -> None:
-        """Return when the report is owed for good. Raises CommitmentRefused, SQLAlchemyError."""
+        """Return when the report is recorded. Raises CommitmentRefused, SQLAlchemyError."""
         if request.calling_ae_title in self._addresses:
             self._ledger.request_commitment(request)
             return
@@ -56,8 +68,9 @@ class Desk:
             raise CommitmentRefused(RESOURCE_LIMITATION, "Too many requests wait for their reports; ask again later")
         owed: queue.SimpleQueue[CommitmentJob | None] = queue.SimpleQueue()
         try:
-            start_thread("commitment", self._report_owed, owed, asker)  # before the row: with nobody to report, that would stay leased
-        except RuntimeError:  # threading's
+            # before the row: without a thread to report, the row would stay leased
+            start_thread("commitment", self._report_owed, owed, asker)
+        except RuntimeError:  # raised by threading
             self._places.release()
             raise CommitmentRefused(RESOURCE_LIMITATION, "No thread is left for the report; ask again later") from None
         job = None
@@ -67,7 +80,7 @@ class Desk:
             owed.put(job)
 
     def _report_owed(self, owed: queue.SimpleQueue[CommitmentJob | None], asker: Asker) -> None:
-        """None: the row could not be written, and nothing is owed."""
+        """Report a job; None: its row could not be written, so there is no report."""
         try:
             if (job := owed.get()) is not None:
                 self._report(job, asker)

@@ -1,4 +1,4 @@
-"""The report of a storage commitment (PS3.4 J.3.3), and what an answer to it means."""
+"""The report of a storage commitment (PS3.4 J.3.3), and the meaning of its response."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from hilum.receive.terms import STORAGE_COMMITMENT
 from hilum.store.commitments import reported
 
 _SUCCESSFUL, _FAILURES_EXIST = 1, 2  # event types, PS3.4 Table J.3-3
-# PS3.7 10.1.1.1.8: of all failures these may pass by themselves.
+# PS3.7 10.1.1.1.8: the failures that may pass by themselves.
 _PASSING: Mapping[int, str] = {0x0110: "processing failure", 0x0213: "resource limitation"}
 
 
 def event_type_of(verdict: CommitmentVerdict) -> int:
-    """Event Type ID."""
+    """Return the Event Type ID."""
     return _FAILURES_EXIST if verdict.failed else _SUCCESSFUL
 
 
 def encoded_information(transaction_uid: str, verdict: CommitmentVerdict, transfer_syntax_uid: str) -> bytes:
-    """Event Information (PS3.4 Table J.3-2) as it is sent."""
+    """Return the Event Information (PS3.4 Table J.3-2), encoded."""
     syntax = UID(transfer_syntax_uid)
     information = information_of(transaction_uid, verdict)
     encoded: bytes | None = encode(information, syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated)
@@ -37,7 +37,7 @@ def encoded_information(transaction_uid: str, verdict: CommitmentVerdict, transf
 
 
 def information_of(transaction_uid: str, verdict: CommitmentVerdict) -> Dataset:
-    """Event Information (PS3.4 Table J.3-2)."""
+    """Return the Event Information (PS3.4 Table J.3-2)."""
     information = Dataset()
     information.TransactionUID = transaction_uid
     if verdict.committed:
@@ -56,7 +56,7 @@ def _item(reference: SopReference, reason: int | None = None) -> Dataset:
 
 
 def command_of(event_type: int, message_id: int) -> bytes:
-    """The command set of an N-EVENT-REPORT-RQ, whose data set follows (PS3.7 10.3.1.1)."""
+    """Return the command set of an N-EVENT-REPORT-RQ with a data set (PS3.7 10.3.1.1)."""
     return command_set.encode(
         {
             command_set.AFFECTED_SOP_CLASS_UID: command_set.uid(STORAGE_COMMITMENT),
@@ -70,7 +70,10 @@ def command_of(event_type: int, message_id: int) -> bytes:
 
 
 def answered(status: int | None, verdict: CommitmentVerdict) -> Advance:
-    """What follows from the status of the answer; None: there was none. Raises Retry or Refused."""
+    """Return the outcome of the response's status; None: there was none.
+
+    Raises Retry or Refused.
+    """
     if status is None:
         raise Retry("sent, and no answer came: the same report goes again")
     if status in _PASSING:
@@ -82,14 +85,14 @@ def answered(status: int | None, verdict: CommitmentVerdict) -> Advance:
 
 
 def no_address(job: CommitmentJob, before: str = "") -> Refused:
-    """Nobody knows where the report should go."""
+    """Return the Refused of a report without an address."""
     title = job.request.calling_ae_title
     advice = f"no address for the AE Title {title}: give host and port in [commitment.{title}], then requeue"
     return Refused("no_address", f"{before}{advice}")
 
 
 def dead(refused: Refused) -> Advance:
-    """A report that a person has to look at."""
+    """Return the outcome of a report that a person has to look at."""
     return Advance(CommitmentState.DEAD, {"reason": refused.reason, "detail": refused.detail})
 
 

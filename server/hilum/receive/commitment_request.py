@@ -1,4 +1,7 @@
-"""What an N-ACTION-RQ of the Storage Commitment Push Model asks for, and why it may be refused (PS3.4 J.3.2, PS3.7 10.1.4)."""
+"""The N-ACTION-RQ of the Storage Commitment Push Model (PS3.4 J.3.2, PS3.7 10.1.4).
+
+It is decoded, or refused with a reason.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from hilum.receive.terms import STORAGE_COMMITMENT
 from hilum_preprocessing.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 
 WELL_KNOWN_INSTANCE = "1.2.840.10008.1.20.1.1"  # PS3.4 J.3.5
-REQUEST_STORAGE_COMMITMENT = 1  # the one action type, PS3.4 Table J.3-1
+REQUEST_STORAGE_COMMITMENT = 1  # the only action type, PS3.4 Table J.3-1
 MAXIMUM_BYTES = 4 << 20  # some thirty thousand references
 _decoding = threading.Lock()
 """One request at a time becomes objects, which take many times its bytes."""
@@ -30,7 +33,7 @@ _decoding = threading.Lock()
 NO_SUCH_INSTANCE, INVALID_ARGUMENT, NO_SUCH_CLASS = 0x0112, 0x0115, 0x0118
 NO_SUCH_ACTION, RESOURCE_LIMITATION = 0x0123, 0x0213
 
-# What a data set that is none may raise in pydicom's decoder.
+# Errors of pydicom's decoder for bytes that are not a data set.
 _NOT_A_DATA_SET = (
     ValueError,
     TypeError,
@@ -47,7 +50,7 @@ _NOT_A_DATA_SET = (
 
 
 class CommitmentRefused(Exception):
-    """A request that is not taken: the status that says so, and what the sender should change."""
+    """A refused request: its status, and the change that the sender should make."""
 
     def __init__(self, status: int, comment: str) -> None:
         super().__init__(comment)
@@ -55,7 +58,7 @@ class CommitmentRefused(Exception):
 
 
 def require_command(command: Command) -> None:
-    """Raises CommitmentRefused for one that does not ask for storage commitment."""
+    """Raise CommitmentRefused for a command that does not request storage commitment."""
     if command.sop_class_uid != STORAGE_COMMITMENT:
         raise CommitmentRefused(NO_SUCH_CLASS, "Requested SOP Class UID is not Storage Commitment Push Model")
     if command.sop_instance_uid != WELL_KNOWN_INSTANCE:
@@ -65,7 +68,10 @@ def require_command(command: Command) -> None:
 
 
 def read_information(encoded: bytes, transfer_syntax_uid: str) -> tuple[str, tuple[SopReference, ...]]:
-    """Transaction UID and what is referenced, each once, of an Action Information. Raises CommitmentRefused."""
+    """Return the Transaction UID and the references, each once, of an Action Information.
+
+    Raises CommitmentRefused.
+    """
     if not encoded:
         raise CommitmentRefused(INVALID_ARGUMENT, "Action Information is missing")
     if len(encoded) > MAXIMUM_BYTES:

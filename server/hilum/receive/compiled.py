@@ -1,7 +1,8 @@
-"""Whether data sets are received behind their headers by compiled code (transfer.c), or in Python as everything else is.
+"""The choice between compiled code (transfer.c) and Python for receiving large data sets.
 
-Python holds the interpreter for each PDU, and sixteen associations wait for it: that takes up to two fifths more CPU (`make bench-ingest`).
-Where the library is missing, or does not do with known bytes what Python does, nothing else changes.
+It concerns the bytes after the header. Python holds the interpreter for each PDU, and sixteen
+associations wait for it: that takes up to two fifths more CPU (`make bench-ingest`). Where the
+library is missing, or its results on known bytes differ from Python's, nothing else changes.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ _BUFFER_BYTES = 66 << 10  # so small that it is filled three times
 
 
 def digests_of(header: Header, seed: int) -> Digests | CompiledDigests:
-    """Of a data set with this header."""
+    """Return the digests of a data set with this header."""
     library, _ = loaded()
     make = Digests if library is None else library.digests
     return make(header.pixels_start, header.pixels_end, seed)
 
 
 def warn_without() -> None:
-    """Say in the log that large data sets are received in Python, if they are."""
+    """Log a warning if large data sets are received in Python."""
     library, how = loaded()
     if library is None:
         _log.warning("receive_not_compiled", problem=how, advice="install the packages of deploy/debian-packages.sh, then Hilum again")
@@ -46,7 +47,7 @@ def warn_without() -> None:
 
 @cache
 def loaded() -> tuple[Library | None, str]:
-    """The library, and how large data sets are received in words."""
+    """Return the library, and a text on how large data sets are received."""
     name = transfer_library.PATH.name
     try:
         library = Library(transfer_library.PATH)
@@ -59,7 +60,7 @@ def loaded() -> tuple[Library | None, str]:
 
 
 def _problem(library: Library, *, direct_io: bool) -> str:
-    """Known bytes beside what Python makes of them."""
+    """Return the fault of the library on known bytes, compared with Python."""
     size = 149 * _FRAGMENT_BYTES + _LAST_BYTES
     content = (bytes(number * 7919 % 251 for number in range(251)) * (size // 251 + 1))[:size]
     expected, found = Digests(1234, 90_000, _SEED), library.digests(1234, 90_000, _SEED)
@@ -74,14 +75,18 @@ def _problem(library: Library, *, direct_io: bool) -> str:
 
 
 def _transferred(library: Library, digests: CompiledDigests, content: bytes, *, direct_io: bool) -> tuple[bytes, bool]:
-    """What is written of it, when all but its first fragment comes as PDUs over a socket, and whether the end was seen."""
+    """Return the bytes that are written, and whether the end was seen.
+
+    All but the first fragment comes as PDUs over a socket.
+    """
     ours, peer = socket.socketpair()
     with open(os.memfd_create("hilum"), "w+b", buffering=0) as file, ours:  # noqa: PTH123 - a descriptor
         file.write(content[:_FRAGMENT_BYTES])
         starts = range(_FRAGMENT_BYTES, len(content) - _LAST_BYTES, _FRAGMENT_BYTES)
         equal = b"".join(_BEGINNING + content[start : start + _FRAGMENT_BYTES] for start in starts)
         sent = equal[len(_BEGINNING) :] + pdu.beginning(_LAST_BYTES + 2, 1, pdu.IS_LAST) + content[-_LAST_BYTES:] + pdu.RELEASE
-        # Not here: where a socket holds less (net.core.wmem_default), nobody would read what it waits for.
+        # In a thread: a socket may hold less than all (net.core.wmem_default), and sending would
+        # then block before the reading begins.
         threading.Thread(target=_send, args=(peer, sent), daemon=True).start()
         unread = Unread(ours.fileno(), bytearray(_BUFFER_BYTES), 0, 0, _FRAGMENT_BYTES, is_last=False, beginning=_BEGINNING)
         outlet = Outlet(file.fileno(), _FRAGMENT_BYTES, b"", 0, Writing(0, _ALIGNED_BYTES, direct_io))
@@ -92,5 +97,5 @@ def _transferred(library: Library, digests: CompiledDigests, content: bytes, *, 
 
 
 def _send(peer: socket.socket, content: bytes) -> None:
-    with peer, contextlib.suppress(OSError):  # a library that reads less has been found out
+    with peer, contextlib.suppress(OSError):  # a library that reads less has been detected
         peer.sendall(content)

@@ -1,6 +1,7 @@
-"""Whether objects are kept: what storage commitment may promise (PS3.4 annex J).
+"""Whether objects are kept, and so may be committed (PS3.4 annex J).
 
-An acknowledged object is a file in `unindexed`, and then a row: whatever has neither was not received.
+An acknowledged object is a file in `unindexed`, and then a row. An object with neither was not
+received.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ from hilum.store.ledger import Ledger
 PROCESSING_FAILURE, NO_SUCH_OBJECT, CLASS_INSTANCE_CONFLICT, DUPLICATE_TRANSACTION = 0x0110, 0x0112, 0x0119, 0x0131
 
 _LOOK_AGAIN_SECONDS = 0.5
-_ROWS_SECONDS = 30.0  # that rows may take beyond the usual wait, before nobody can say
+_ROWS_SECONDS = 30.0  # for rows beyond the usual wait, before the outcome is unknown
 
 
 @dataclass(frozen=True, slots=True)
 class Custody:
-    """What is kept in this archive and ledger. `wait_seconds`: for objects that have not come."""
+    """The objects kept in this archive and ledger.
+
+    `wait_seconds`: for objects that have not come.
+    """
 
     ledger: Ledger
     archive: Archive
@@ -34,14 +38,14 @@ class Custody:
     clock: Callable[[], float] = time.time
 
     def verdict(self, job: CommitmentJob) -> CommitmentVerdict:
-        """What is promised, and kept from now on.
+        """Return the outcome of a request; committed objects are kept from now on.
 
         Raises Retry while an object may still come, or wait for its row.
         """
         references = job.request.references
         if job.is_duplicate:
             return CommitmentVerdict((), tuple((item, DUPLICATE_TRANSACTION) for item in references))
-        # In this order: a file that is not in `unindexed` any more has its row.
+        # In this order: a file that is no longer in `unindexed` has its row.
         is_behind = self._is_behind(job.requested_at)
         classes, disputed = self._kept(job.request)
         is_complete = all(item.sop_instance_uid in classes for item in references)
@@ -50,14 +54,15 @@ class Custody:
             raise Retry("objects that it names are not there yet", after_seconds=_LOOK_AGAIN_SECONDS, is_outage=True)
         absent = PROCESSING_FAILURE if is_behind else NO_SUCH_OBJECT
         self._promise(judge(references, classes, disputed, absent))
-        return judge(references, *self._kept(job.request), absent)  # retention may have been faster than the promise
+        # retention may have deleted an object before the commitment
+        return judge(references, *self._kept(job.request), absent)
 
     def _is_behind(self, requested_at: float) -> bool:
-        """Whether a file that came before the request still waits for its row."""
+        """Return whether a file that came before the request still waits for its row."""
         return any(_came_before(file, requested_at) for file in self.archive.unindexed())
 
     def _promise(self, verdict: CommitmentVerdict) -> None:
-        """Before anybody hears of it."""
+        """Record the commitment before it is reported."""
         if verdict.committed:
             try:
                 self.ledger.promise([item.sop_instance_uid for item in verdict.committed])
@@ -72,7 +77,11 @@ class Custody:
 
 
 def judge(references: tuple[SopReference, ...], classes: Mapping[str, str], disputed: Collection[str], absent: int) -> CommitmentVerdict:
-    """Pure. `classes`: SOP Instance UID to SOP Class UID of what is kept; `absent`: why the others fail."""
+    """Return the outcome for each reference (pure).
+
+    `classes`: SOP Instance UID to SOP Class UID of kept objects. `absent`: the reason why the
+    others fail.
+    """
     reasons = {item: _reason(item, classes, disputed, absent) for item in references}
     failed = tuple((item, reason) for item, reason in reasons.items() if reason is not None)
     return CommitmentVerdict(tuple(item for item, reason in reasons.items() if reason is None), failed)

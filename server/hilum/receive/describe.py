@@ -1,4 +1,4 @@
-"""From a stored file to the `Instance` that its row will hold."""
+"""From a stored file to the `Instance` of its row."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ _MAXIMUM_INFLATED_BYTES = 1 << 30
 
 
 def describe(file: Path, seed: int = 0) -> Instance:
-    """Identity, header and digests, with this seed, of a received object.
+    """Return identity, header and digests, with this seed, of a received object.
 
     Raises CannotUnderstand, and OSError when it cannot be read.
 
-    The time of reception is the file's own: the same now and when a scan finds the file after a crash.
+    The time of reception is the file's own: the same now and when a scan finds the file after a
+    crash.
     """
     with file.open("rb") as stream:
         meta, start, header = _read_beginning(stream)
@@ -43,7 +44,10 @@ def describe(file: Path, seed: int = 0) -> Instance:
 def instance_of(
     file: Path | str, meta: FileMeta, header: Header, digests: tuple[str, str], size_bytes: int, received_at: float
 ) -> Instance:
-    """What the row says. `digests`: of the data set and of its Pixel Data; `size_bytes`: of the file."""
+    """Return the fields of the row.
+
+    `digests`: of the data set and of its Pixel Data. `size_bytes`: of the file.
+    """
     return Instance(
         sop_instance_uid=header.sop_instance_uid,
         sop_class_uid=header.sop_class_uid,
@@ -63,7 +67,10 @@ def instance_of(
 
 
 def _read_beginning(stream: BinaryIO) -> tuple[FileMeta, int, Header]:
-    """Meta information, start of the data set and header; more is read only if the header is long."""
+    """Return meta information, start of the data set and header.
+
+    More is read only if the header is long.
+    """
     beginning = stream.read(_FIRST_WINDOW_BYTES)
     try:
         found = _parse(beginning)
@@ -81,13 +88,16 @@ def _parse(beginning: bytes) -> tuple[FileMeta, int, Header]:
 
 
 def hashed(file: Path, new: Callable[[], Hash]) -> tuple[str, str]:
-    """Of the data set, and of its Pixel Data, by another hash. Raises CannotUnderstand, OSError."""
+    """Return another hash of the data set, and of its Pixel Data.
+
+    Raises CannotUnderstand, OSError.
+    """
     with file.open("rb") as stream:
         return _hashed(stream, *_read_beginning(stream), new)
 
 
 def _hashed(stream: BinaryIO, meta: FileMeta, start: int, header: Header, new: Callable[[], Hash]) -> tuple[str, str]:
-    """Of the data set as received, and of its Pixel Data."""
+    """Return the hash of the data set as received, and of its Pixel Data."""
     whole, pixels = new(), PixelDigest(header.pixels_start, header.pixels_end, new())
     visible = _inflating() if meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian else _as_it_is
     stream.seek(start)
@@ -103,7 +113,10 @@ def _as_it_is(chunk: bytes) -> Iterator[bytes]:
 
 
 def _inflating() -> Callable[[bytes], Iterator[bytes]]:
-    """A function that takes a deflated data set chunk by chunk. A broken or exploding one ends early, like truncated pixels."""
+    """Return a function that inflates a data set chunk by chunk.
+
+    A broken or exploding one ends early, like truncated pixels.
+    """
     inflater = zlib.decompressobj(-zlib.MAX_WBITS)
     total = 0
 

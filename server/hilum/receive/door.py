@@ -1,4 +1,4 @@
-"""What all associations of one process share: the settings, the way in, and how many may be inside."""
+"""The state that all associations of one process share: settings, admission and limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from hilum.settings import Receive
 
 @dataclass(slots=True)
 class Door:
-    """Safe to use from every association's thread. `closing` is set when the process ends."""
+    """The shared state, safe to use from every association's thread.
+
+    `closing` is set when the process ends.
+    """
 
     settings: Receive
     policy: Policy
@@ -40,8 +43,11 @@ class Door:
         peer_address: str = "",
         certificate_names: frozenset[str] = frozenset(),
     ) -> Rejection | None:
-        """Count this association in, or say why not. `certificate_names`: see `Policy.rejection`."""
-        full = self.watermarks()  # outside of the lock: it may ask the ledger
+        """Admit this association, or return the rejection.
+
+        `certificate_names`: see `Policy.rejection`.
+        """
+        full = self.watermarks()  # outside of the lock: it may read the ledger
         with self._lock, self.seat.held() as elsewhere:
             titles, title = self._titles(), calling.strip()
             of_address = sum(1 for _, address in self._admitted.values() if address == peer_address)
@@ -52,10 +58,11 @@ class Door:
             return rejection
 
     def leave(self, association: object) -> None:
-        """The association is over. Idempotent."""
+        """Remove an association that is over. Idempotent."""
         if association not in self._admitted:
             return
-        with self._lock, self.seat.held():  # numbers are written a byte at a time: another process must not count half of one
+        # numbers are written a byte at a time: another process must not read half of one
+        with self._lock, self.seat.held():
             del self._admitted[association]
             self.seat.write(self._titles())
 

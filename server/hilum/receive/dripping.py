@@ -1,6 +1,7 @@
-"""A sender that drips, told from one that is slow, silent, or kept waiting by us.
+"""Detection of a sender that is too slow, apart from a silent one and one that waits for us.
 
-The kernel has counted what came, so that receiving costs nothing, whoever reads: compiled code, Python or pynetdicom, under TLS or not.
+The kernel counts the received bytes, so detection costs no time while receiving. It works for
+compiled code, Python and TLS.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _RECEIVED_AT: Final = 128
 
 
 class Dripping:
-    """Of one association; looked for from time to time, on one thread."""
+    """The detection for one association, called at intervals, on one thread."""
 
     def __init__(self, settings: Receive) -> None:
         minimum, seconds = settings.minimum_bytes_per_second, settings.network_timeout_seconds
@@ -34,7 +35,10 @@ class Dripping:
         )
 
     def is_found(self, connection: socket.socket, whole: int) -> bool:
-        """Whether it is too slow, of whom so many messages have come as a whole. TLS is counted as it is on the wire."""
+        """Return whether the sender is below the minimum rate. `whole`: messages completed so far.
+
+        Under TLS, encrypted bytes are counted.
+        """
         if not self._is_wanted:
             return False
         try:
@@ -44,23 +48,30 @@ class Dripping:
         if received is None:
             return False
         now, taken_before, self._taken_bytes = time.monotonic(), self._taken_bytes, received - unread
-        if unread and self._taken_bytes == taken_before:  # the sender waits for us, for the disk as a rule
+        # the sender waits for us, usually for the disk
+        if unread and self._taken_bytes == taken_before:
             self._pace.begin_anew(now, received)
             return False
         return self._pace.is_too_slow(now, received, whole)
 
 
 def _received_bytes(connection: socket.socket) -> int | None:
-    """Since the beginning; None: this kernel does not count them. Raises OSError."""
+    """Return the bytes received since the beginning. Raises OSError.
+
+    None: this kernel does not count them.
+    """
     if sys.platform != "linux":
         return None
     info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
     if len(info) < _INFO_BYTES:
         return None
-    # Something has come, its A-ASSOCIATE-RQ at least.
+    # Bytes have come, at least those of its A-ASSOCIATE-RQ.
     return int(struct.unpack_from("=Q", info, _RECEIVED_AT)[0]) or None
 
 
 def _unread_bytes(connection: socket.socket) -> int:
-    """What has come, and nobody has taken yet. Raises OSError, and ValueError where it is closed."""
+    """Return the bytes that have come and were not read yet.
+
+    Raises OSError, and ValueError where the socket is closed.
+    """
     return int(struct.unpack("=i", fcntl.ioctl(connection.fileno(), termios.FIONREAD, bytes(4)))[0])

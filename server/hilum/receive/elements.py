@@ -1,7 +1,8 @@
-"""Data elements of an encoded data set: where each one lies, without decoding a value (PS3.5 chapter 7).
+"""Places of data elements in an encoded data set, without decoding a value (PS3.5 chapter 7).
 
-Iterative, so that no depth of nesting exhausts the stack; every way in which bytes can be wrong is `CannotUnderstand`. Each walk ends
-after as many elements and items as `hilum_preprocessing.structure` allows: `HeaderTooComplex`.
+The walk is iterative, so that no depth of nesting exhausts the stack. Every fault in the bytes is
+`CannotUnderstand`. Each walk ends after as many elements and items as
+`hilum_preprocessing.structure` allows: `HeaderTooComplex`.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from hilum_preprocessing.structure import MAXIMUM_DEPTH, MAXIMUM_ELEMENTS, TooCo
 
 _ITEM, _ITEM_END, _SEQUENCE_END = 0xFFFEE000, 0xFFFEE00D, 0xFFFEE0DD
 _UNDEFINED = 0xFFFFFFFF
-# PS3.5 7.1.2: these VRs have a 16-bit length; all others, those of the future included, a 32-bit one. pydicom, which reads the header
-# once it is stored, knows no others, takes their length for a 16-bit one, and finds nothing of what follows: such objects are refused.
+# PS3.5 7.1.2: these VRs have a 16-bit length; all others, future ones included, a 32-bit one.
+# pydicom, which reads the stored header, takes the length of unknown VRs for a 16-bit one, and
+# finds none of the following elements. So such objects are refused.
 _SHORT_VRS = frozenset(b"AE AS AT CS DA DS DT FL FD IS LO LT PN SH SL SS ST TM UI UL US".split())
 _LONG_VRS = frozenset(b"OB OD OF OL OV OW SQ SV UC UN UR UT UV".split())
 _VR = re.compile(rb"[A-Z]{2}")
-# An element with a 16-bit length, the 32-bit length of the others, and the header of implicit VR (PS3.5 7.1.2, 7.1.3), by byte order.
+# An element with a 16-bit length, the 32-bit length of the others, and the header of implicit VR
+# (PS3.5 7.1.2, 7.1.3), by byte order.
 _LAYOUTS = {order: (Struct(f"{order}HH2sH"), Struct(f"{order}L"), Struct(f"{order}HHL")) for order in "<>"}
-# The first of them with tag and VR as one number each: most elements are only passed by, and numbers are made and looked up faster.
+# The first of them with tag and VR as one number each: most elements are only skipped, and numbers
+# are made and looked up faster.
 _PASSED = {order: Struct(f"{order}LHH") for order in "<>"}
 _VR_NUMBERS = {
     order: tuple(frozenset(Struct(f"{order}H").unpack(vr)[0] for vr in vrs) for vrs in (_SHORT_VRS, _LONG_VRS)) for order in "<>"
@@ -50,7 +54,7 @@ _EXPLICIT_BIG = Encoding(is_implicit=False, byte_order=">")
 
 
 class Wanted:
-    """Tags that somebody looks for in a data set, up to `last`."""
+    """Tags to search for in a data set, up to `last`."""
 
     def __init__(self, tags: Iterable[int], last: int) -> None:
         self.last = last
@@ -60,7 +64,10 @@ class Wanted:
 
 
 class Element(NamedTuple):
-    """A data element's place: its tag at `start`, its value at `value`. `length` None: undefined."""
+    """A data element's place: its tag at `start`, its value at `value`.
+
+    `length` None: undefined.
+    """
 
     tag: int
     vr: bytes
@@ -70,14 +77,17 @@ class Element(NamedTuple):
 
 
 def encoding_of(transfer_syntax_uid: str) -> Encoding:
-    """PS3.5 annex A: everything is explicit little endian, except for two."""
+    """Return the encoding of a Transfer Syntax (PS3.5 annex A).
+
+    All are explicit little endian, except for two.
+    """
     if transfer_syntax_uid == ImplicitVRLittleEndian:
         return IMPLICIT_LITTLE
     return _EXPLICIT_BIG if transfer_syntax_uid == ExplicitVRBigEndian else EXPLICIT_LITTLE
 
 
 def is_explicit(data: memoryview) -> bool:
-    """Whether a data set begins as in explicit VR little endian.
+    """Return whether a data set begins as in explicit VR little endian.
 
     Read as implicit VR, its first value would be of 16 KiB and more.
     """
@@ -85,7 +95,7 @@ def is_explicit(data: memoryview) -> bool:
 
 
 class _Steps:
-    """Elements and items that a walk may still pass."""
+    """The number of elements and items that a walk may still visit."""
 
     __slots__ = ("left",)
 
@@ -93,14 +103,17 @@ class _Steps:
         self.left = most
 
     def take(self, count: int = 1) -> None:
-        """Raises HeaderTooComplex."""
+        """Count elements or items. Raises HeaderTooComplex."""
         self.left -= count
         if self.left < 0:
             raise _refused(too_many())
 
 
 def require_countable(data: memoryview, encoding: Encoding, most: int) -> None:
-    """Whether others, who make an object of each element and item, can read a header. Raises HeaderTooComplex."""
+    """Raise HeaderTooComplex for a header that is too large for other readers.
+
+    They make an object of each element and item.
+    """
     try:
         require_bounded(data, is_implicit=encoding.is_implicit, order=encoding.byte_order, most=most)
     except TooComplex as error:
@@ -108,7 +121,10 @@ def require_countable(data: memoryview, encoding: Encoding, most: int) -> None:
 
 
 def elements(data: memoryview, encoding: Encoding) -> Iterator[Element]:
-    """The elements of the top level. A value is not looked at before the caller asks for the next element."""
+    """Return the elements of the top level.
+
+    A value is skipped only when the caller requests the next element.
+    """
     position, steps = 0, _Steps()
     while position < len(data):
         steps.take()
@@ -118,9 +134,11 @@ def elements(data: memoryview, encoding: Encoding) -> Iterator[Element]:
 
 
 def values_in(data: bytes | memoryview, wanted: Container[int], last: int) -> dict[int, bytes] | None:
-    """Of a data set in Explicit VR Little Endian the values of these elements of the top level, by tag, but none of undefined length.
+    """Return the values of these elements of the top level, by tag.
 
-    Nothing is looked at behind the header of the first element beyond `last`. None: something is wrong before it; `elements` says what.
+    The data set is in Explicit VR Little Endian. Values of undefined length are left out. Reading
+    stops at the header of the first element beyond `last`. None: there is a fault before it, which
+    `elements` names.
     """
     found: dict[int, bytes] = {}
     unpack, unpack_length = _LAYOUTS["<"][0].unpack_from, _LAYOUTS["<"][1].unpack_from
@@ -152,9 +170,9 @@ def values_in(data: bytes | memoryview, wanted: Container[int], last: int) -> di
 
 
 def find(data: memoryview, encoding: Encoding, wanted: Wanted, most: int = MAXIMUM_ELEMENTS) -> dict[int, Place]:
-    """Where those of the wanted elements lie that the top level has, by tag. Nothing is looked at behind the header of the last one.
+    """Return the places of the wanted elements of the top level, by tag.
 
-    It passes by so many elements and items at `most`.
+    Reading stops at the header of the last one. At most `most` elements and items are visited.
     """
     found: dict[int, Place] = {}
     position, steps = 0, _Steps(most)
@@ -172,7 +190,7 @@ def find(data: memoryview, encoding: Encoding, wanted: Wanted, most: int = MAXIM
 
 
 def first_item(data: memoryview, sequence: Element, encoding: Encoding) -> Iterator[Element]:
-    """The elements of a sequence's first item; nothing where it has none."""
+    """Return the elements of a sequence's first item, or none."""
     inside = _inside(sequence, encoding)
     if sequence.length == 0 or _delimiter(data, sequence.value, inside)[0] != _ITEM:
         return
@@ -187,9 +205,10 @@ def first_item(data: memoryview, sequence: Element, encoding: Encoding) -> Itera
 
 
 def _pass(data: memoryview, position: int, order: str, wanted: Wanted, found: dict[int, Place], steps: _Steps) -> int:
-    """Note what is wanted, up to an element that needs a closer look, of which the position.
+    """Note wanted elements, and return the position of the first one that needs a closer look.
 
-    That is one without a length, of a strange VR, the last one that is wanted, or the last one whose header lies within the data.
+    That is one without a length, of an unknown VR, the last wanted one, or the last one whose
+    header is within the data.
     """
     unpack, unpack_length, numbers, last = _PASSED[order].unpack_from, _LAYOUTS[order][1].unpack_from, wanted.numbers[order], position
     (short, long), passed = _VR_NUMBERS[order], 0
@@ -219,7 +238,7 @@ def _refused(words: str) -> HeaderTooComplex:
 
 
 def name_of(tag: int) -> str:
-    """The tag as the standard writes it."""
+    """Return the tag as the standard writes it."""
     return f"({tag >> 16:04X},{tag & 0xFFFF:04X})"
 
 
@@ -260,12 +279,16 @@ def _end_of(data: memoryview, element: Element, encoding: Encoding, steps: _Step
 
 
 def _inside(element: Element, encoding: Encoding) -> Encoding:
-    # PS3.5 6.2.2, note 4: a sequence of unknown VR and undefined length is implicit little endian inside.
+    # PS3.5 6.2.2, note 4: a sequence of unknown VR and undefined length is implicit little endian
+    # inside.
     return IMPLICIT_LITTLE if element.vr == b"UN" else encoding
 
 
 def _end_of_sequence(data: memoryview, position: int, encoding: Encoding, steps: _Steps) -> int:
-    """The position after a value of undefined length: items, each with elements, each perhaps undefined again (PS3.5 7.5)."""
+    """Return the position after a value of undefined length (PS3.5 7.5).
+
+    It has items, each with elements, which may have undefined lengths again.
+    """
     # One entry a level: inside a sequence (False), or inside an item of undefined length (True).
     levels = [(False, encoding)]
     while levels:
@@ -293,7 +316,10 @@ def _end_of_sequence(data: memoryview, position: int, encoding: Encoding, steps:
 
 
 def _delimiter(data: memoryview, position: int, encoding: Encoding) -> tuple[int, int]:
-    """Tag and 32-bit length, as items and delimiters have them in every encoding (PS3.5 7.5)."""
+    """Return tag and 32-bit length of an item or delimiter.
+
+    They have the same form in every encoding (PS3.5 7.5).
+    """
     try:
         group, number, length = struct.unpack_from(f"{encoding.byte_order}HHL", data, position)
     except struct.error:
@@ -302,7 +328,10 @@ def _delimiter(data: memoryview, position: int, encoding: Encoding) -> tuple[int
 
 
 def _encoding_of_item(data: memoryview, position: int, encoding: Encoding) -> Encoding:
-    """Some devices write implicit VR inside the sequences of an explicit data set; the item's first element tells."""
+    """Return the encoding inside an item, by its first element.
+
+    Some devices write implicit VR inside the sequences of an explicit data set.
+    """
     if encoding.is_implicit or _VR.fullmatch(data[position + 4 : position + 6]) or _delimiter(data, position, encoding)[0] == _ITEM_END:
         return encoding
     return Encoding(is_implicit=True, byte_order=encoding.byte_order)

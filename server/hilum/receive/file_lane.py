@@ -1,6 +1,7 @@
-"""How much files hurry that somebody takes: the name of his folder in the archive says it.
+"""The lane of files taken by a process: the name of its folder in the archive contains it.
 
-So whoever finds what a killed one left there, another that takes files or the scan at start, has it read in the same lane.
+So files left by a killed process keep their lane. They are found by another process that takes
+files, or by the scan at start.
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ _TAKER: Final = re.compile(r".+-ingest-\d+(\.[a-z]+)?")
 
 
 def folder_in_lane(process: str, lane: Lane | None) -> str:
-    """Name of the folder of a process that takes files; None: they hurry as their route says."""
+    """Return the name of the folder of a process that takes files.
+
+    None: the lane is that of their route.
+    """
     return process if lane is None else f"{process}.{lane.name.lower()}"
 
 
 def takers(processes: Iterable[str]) -> list[str]:
-    """Those of processes that take files, on whichever host."""
+    """Return the names of processes that take files, on any host."""
     return [name for name in processes if _TAKER.fullmatch(name)]
 
 
 def in_lane_of(files: Iterable[Path | str], arrivals: Iterable[Arrival]) -> list[Arrival]:
-    """The arrivals, each in the lane of the folder in which its file waits for its row; the others as they are."""
+    """Return the arrivals in the lane of their file's folder; the others are unchanged."""
     lane_of = functools.cache(_lane_of)  # a batch comes from few folders
     return [_in_lane(lane_of(os.path.dirname(file)), arrival) for file, arrival in zip(files, arrivals, strict=True)]  # noqa: PTH120
 

@@ -1,4 +1,4 @@
-"""The File Meta Information that we put before a received data set (PS3.10 7.1), and read back after a crash."""
+"""File Meta Information (PS3.10 7.1): written before a received data set, read after a crash."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hilum.receive.elements import EXPLICIT_LITTLE, IMPLICIT_LITTLE, elements, i
 from hilum.receive.header import first_uids
 from hilum.receive.refusals import CannotUnderstand
 
-MAXIMUM_BYTES: Final = 64 << 10  # of what others write: it holds a few UIDs
+MAXIMUM_BYTES: Final = 64 << 10  # in files of others: it holds a few UIDs
 _PREFIX = bytes(128) + b"DICM"
 _GROUP = b"\2\0"
 _ELEMENT_BYTES = 8  # of the shortest
@@ -26,7 +26,7 @@ _SCHEME = "dicom://"
 
 @dataclass(frozen=True, slots=True)
 class FileMeta:
-    """What the command and the association said about a data set."""
+    """The fields of the command and the association of a data set."""
 
     sop_class_uid: str
     sop_instance_uid: str
@@ -37,7 +37,7 @@ class FileMeta:
 
 
 def encode(meta: FileMeta) -> bytes:
-    """Preamble, prefix and group 0002, always explicit little endian (PS3.10 7.1)."""
+    """Return preamble, prefix and group 0002, always explicit little endian (PS3.10 7.1)."""
     before, behind = _around(meta.sop_class_uid, meta.transfer_syntax_uid, meta.calling_ae_title, meta.called_ae_title, meta.peer_address)
     group = before + _text(0x0003, b"UI", meta.sop_instance_uid) + behind
     return _PREFIX + struct.pack("<HH2sHL", 0x0002, 0x0000, b"UL", 4, len(group)) + group
@@ -47,7 +47,10 @@ def encode(meta: FileMeta) -> bytes:
 def _around(
     sop_class_uid: str, transfer_syntax_uid: str, calling_ae_title: str, called_ae_title: str, peer_address: str
 ) -> tuple[bytes, bytes]:
-    """What the images of one sender have before and behind Media Storage SOP Instance UID."""
+    """Return the bytes before and after Media Storage SOP Instance UID.
+
+    They are the same for the images of one sender.
+    """
     before = struct.pack("<HH2sHL", 0x0002, 0x0001, b"OB", 0, len(_VERSION)) + _VERSION + _text(0x0002, b"UI", sop_class_uid)
     behind = (
         _text(0x0010, b"UI", transfer_syntax_uid),
@@ -69,7 +72,7 @@ def _text(number: int, vr: bytes, value: str) -> bytes:
 
 
 def _address(number: int, host: str) -> bytes:
-    """A Presentation Address, as URI (PS3.10 7.1); nothing where it is not known."""
+    """Return a Presentation Address, as URI (PS3.10 7.1), or nothing where it is unknown."""
     if not host:
         return b""
     encoded = f"{_SCHEME}{host}".encode("ascii", "replace")
@@ -78,10 +81,10 @@ def _address(number: int, host: str) -> bytes:
 
 
 def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
-    """The meta information at the beginning of a file, and where its data set begins.
+    """Return the meta information at the beginning of a file, and the start of its data set.
 
-    It ends where an element of another group begins: what others write into (0002,0000) is often
-    wrong, and some leave it out. Raises CannotUnderstand.
+    It ends where an element of another group begins: (0002,0000) of other writers is often wrong,
+    and some leave it out. Raises CannotUnderstand.
     """
     if bytes(file[128:132]) != b"DICM":
         raise CannotUnderstand("Not a DICOM file")
@@ -95,7 +98,7 @@ def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
 
 
 def _group(data: memoryview) -> tuple[dict[int, bytes], int]:
-    """Values of group 0002 by element number, and its length.
+    """Return the values of group 0002 by element number, and its length.
 
     Some write it in implicit VR, against PS3.10 7.1.
     """
@@ -122,11 +125,11 @@ def _cut(size: int) -> CannotUnderstand:
 
 
 def decode_of_others(file: bytes | memoryview, calling_ae_title: str, called_ae_title: str, peer_address: str = "") -> tuple[FileMeta, int]:
-    """The same of a file that we have not written, and which is said to be sent so.
+    """Return the same for a file of another writer, as if sent with these AE Titles.
 
-    `file`: as much as has come. What identifies the object and was left out is what the data set
-    says. A data set in explicit VR that is called implicit, as some converters leave it, is called
-    what it is. Raises CannotUnderstand.
+    `file`: as much as has come. Identifiers that were left out are taken from the data set. A data
+    set in explicit VR that is declared as implicit, as some converters write it, gets the right
+    syntax. Raises CannotUnderstand.
     """
     found, start = decode(file)
     data_set = memoryview(file)[start:]

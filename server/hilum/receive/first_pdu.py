@@ -16,7 +16,7 @@ _DICOM = OF_OTHER_STATES | {pdu.P_DATA_TF, pdu.RELEASE_RQ}
 
 
 def read_first_pdu(sock: socket.socket, seconds: float) -> bytes:
-    """All its bytes, and none behind it; `seconds` are for the whole of it.
+    """Return all bytes of the first PDU, and no later ones; `seconds` are for the whole of it.
 
     Changes the socket's time-out. Raises ProtocolError, TimeoutError, ConnectionResetError where
     the connection has ended, other OSErrors.
@@ -24,7 +24,7 @@ def read_first_pdu(sock: socket.socket, seconds: float) -> bytes:
     deadline = time.monotonic() + seconds
     header = _read(sock, pdu.HEADER.size, deadline)
     kind, length = pdu.HEADER.unpack(header)
-    if kind == pdu.ABORT:  # PS3.8 Table 9-10, Sta2: the connection is closed, and nothing is said
+    if kind == pdu.ABORT:  # PS3.8 Table 9-10, Sta2: the connection is closed without a response
         raise ConnectionResetError
     if kind != pdu.ASSOCIATE_RQ:
         raise ProtocolError(Reason.UNEXPECTED_PDU if kind in _DICOM else Reason.UNRECOGNISED_PDU)
@@ -34,7 +34,7 @@ def read_first_pdu(sock: socket.socket, seconds: float) -> bytes:
 
 
 def _read(sock: socket.socket, count: int, deadline: float) -> bytes:
-    """Memory grows with what comes, not with what was announced."""
+    """Return so many bytes; memory grows with the received bytes, not with the announced length."""
     found = bytearray()
     while len(found) < count:
         if (left := deadline - time.monotonic()) <= 0:

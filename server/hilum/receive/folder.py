@@ -1,4 +1,7 @@
-"""Files of a folder, taken as if they had come by C-STORE: the same writer, the same checks, the same promises."""
+"""Files of a folder, taken as if they had come by C-STORE.
+
+The writer, the checks and the guarantees are the same.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +32,12 @@ IN_CONFLICT: Final = (
 
 
 class Fate(StrEnum):
-    """What became of one file."""
+    """The outcome of one file."""
 
     STORED = "stored"
-    KNOWN = "known"  # the same bytes are in the archive already, or were until their header was corrected
-    DISCARDED = "discarded"  # a report of ours, or no image
+    # the same bytes are in the archive already, or were until their header was corrected
+    KNOWN = "known"
+    DISCARDED = "discarded"  # a report of our own, or no image
     REFUSED = "refused"
     SKIPPED = "skipped"  # no DICOM object
     FAILED = "failed"  # it cannot be read
@@ -42,7 +46,7 @@ class Fate(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TakenFile:
-    """One file; `detail` says what to do unless it is in the archive."""
+    """One file; `detail` contains the remedy unless it is in the archive."""
 
     path: Path
     fate: Fate
@@ -50,10 +54,10 @@ class TakenFile:
 
 
 class Known(Protocol):
-    """What the ledger knows of objects."""
+    """The objects known to the ledger."""
 
     def is_disputed(self, sop_instance_uid: str, file: Path) -> bool | None:
-        """None: this data set has to come; else whether it waits in a conflict.
+        """Return None if this data set has to be taken, else whether it waits in a conflict.
 
         Raises Retry, and OSError of the file.
         """
@@ -65,11 +69,13 @@ def _open(path: Path) -> BinaryIO:
 
 @dataclass(frozen=True, slots=True)
 class FolderIntake:
-    """Takes files from any number of threads. `calling_ae_title`: who they are said to come from; `called_ae_title`: whose route applies.
+    """The intake of files, for any number of threads.
 
-    `wait` is called with the reason while the disk is nearly full or the ledger away; the file is tried again after it. `rejection`:
-    why no association would be accepted now either: files must not take the room of images that people wait for. `open_file`: where
-    other accounts may put links, one that does not follow them; its OSError names the path.
+    `calling_ae_title`: the sender to record; `called_ae_title`: the title of their route. `wait` is
+    called with the reason while the disk is nearly full or the ledger away; the file is tried again
+    after it. `rejection`: the reason why no association would be accepted now: files must not take
+    the space of urgent images. `open_file`: an opener that does not follow links, where other
+    accounts may put links; its OSError names the path.
     """
 
     reception: Reception
@@ -81,7 +87,10 @@ class FolderIntake:
     open_file: Callable[[Path], BinaryIO] = _open
 
     def take(self, path: Path) -> TakenFile:
-        """Return when the file is durable in the archive, or what it is instead. Never raises for a file."""
+        """Return when the file is durable in the archive, or its other outcome.
+
+        Never raises for a file.
+        """
         while True:
             try:
                 if _is_special(path):
@@ -116,7 +125,8 @@ class FolderIntake:
         if meta.sop_class_uid == MediaStorageDirectoryStorage:
             return Fate.SKIPPED, "a DICOMDIR; give its folder, and its files are taken"
         command = StoreCommand.of_file(meta)
-        command.require_consistent()  # before the ledger is asked: a database may refuse what is no UID
+        # before the ledger is read: a database may refuse an invalid UID
+        command.require_consistent()
         if (is_disputed := self._is_disputed(meta.sop_instance_uid, path)) is not None:
             return (Fate.CONFLICT, IN_CONFLICT) if is_disputed else (Fate.KNOWN, "")
         stream.seek(start)
@@ -142,11 +152,14 @@ def _fate(taken: Taken, sop_class_uid: str) -> tuple[Fate, str]:
 
 
 class _Unreadable(Exception):
-    """The file, not the archive."""
+    """An error of the file, not of the archive."""
 
 
 def _is_special(path: Path) -> bool:
-    """To open a pipe would wait for whoever writes into it. Raises OSError."""
+    """Return whether the path is a pipe, a socket or a device. Raises OSError.
+
+    Opening a pipe would wait for its writer.
+    """
     mode = path.stat().st_mode
     return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 

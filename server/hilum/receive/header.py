@@ -1,6 +1,6 @@
-"""Which UIDs an encoded data set names, and where its header ends: at Pixel Data.
+"""The UIDs of an encoded data set, and the end of its header, at Pixel Data.
 
-It runs before the acknowledgement, so that whatever is acknowledged can also be indexed.
+The header is read before the acknowledgement, so that each acknowledged object can also be indexed.
 """
 
 from __future__ import annotations
@@ -24,26 +24,27 @@ _NAMES = {
     _STUDY_INSTANCE_UID: "Study Instance UID",
     _SERIES_INSTANCE_UID: "Series Instance UID",
 }
-# Who made the object (PS3.3 C.7.5.1): what tells our own documents from images.
+# The origin of the object (PS3.3 C.7.5.1), which distinguishes our own documents from images.
 _MANUFACTURER, _DEVICE_SERIAL_NUMBER = 0x00080070, 0x00181000
 _OF_OBJECT = Wanted((_SOP_CLASS_UID,), last=_SOP_INSTANCE_UID)
 _READ = Wanted((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER), last=_PIXEL_DATA)
 # PS3.5 9.1. Components with a leading zero, and a second one above 39, are tolerated: they exist,
-# and refusing an image for one helps nobody.
+# and refusing such an image would not help.
 _UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
 _LONGEST_UID, _LAST_ROOT = 64, 2
-_ZEROS = frozenset("0.")  # what a device writes that has nothing to write: all its patients would share one study
+# written by a device without a value: all its patients would share one study
+_ZEROS = frozenset("0.")
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
     """The data set up to Pixel Data; `encoded` is inflated if the data set was deflated.
 
-    What is stored is read again by the same rules, so they may not become stricter. What is on its
-    way in meets `require_uids`, too.
+    Stored objects are read again by the same rules, so they may not become stricter. Incoming
+    objects have to meet `require_uids` as well.
 
-    `pixels_start`, `pixels_end`: the value of Pixel Data in the (inflated) data set; the end is None where the length is undefined,
-    both are None without Pixel Data.
+    `pixels_start`, `pixels_end`: the value of Pixel Data in the (inflated) data set; the end is
+    None where the length is undefined, both are None without Pixel Data.
     """
 
     sop_class_uid: str
@@ -57,7 +58,7 @@ class Header:
     device_serial_number: str = ""
 
     def require_uids(self) -> None:
-        """Each of its UIDs must be one. Raises CannotUnderstand."""
+        """Raise CannotUnderstand if one of its UIDs is invalid."""
         for tag, uid in zip(
             _NAMES, (self.sop_class_uid, self.sop_instance_uid, self.study_instance_uid, self.series_instance_uid), strict=True
         ):
@@ -66,7 +67,7 @@ class Header:
 
 
 def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str, most: int = MAXIMUM_ELEMENTS) -> Header:
-    """The header of a data set; Pixel Data need not be there as a whole. Raises CannotUnderstand.
+    """Return the header of a data set; Pixel Data need not be complete. Raises CannotUnderstand.
 
     `most`: elements and items that it may have.
     """
@@ -86,7 +87,10 @@ def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str, most: in
 
 
 def first_uids(data_set: memoryview, transfer_syntax_uid: str) -> tuple[str, str]:
-    """SOP Class and SOP Instance UID of a data set of which the beginning has come. Raises CannotUnderstand."""
+    """Return SOP Class and SOP Instance UID of the beginning of a data set.
+
+    Raises CannotUnderstand.
+    """
     found = find(data_set, encoding_of(transfer_syntax_uid), _OF_OBJECT)
     if any(value + (length or 0) > len(data_set) for _, value, length in found.values()):
         raise CannotUnderstand(f"The data set ends inside {name_of(_SOP_INSTANCE_UID)}")
@@ -95,20 +99,21 @@ def first_uids(data_set: memoryview, transfer_syntax_uid: str) -> tuple[str, str
 
 
 def problem_of_uid(text: str) -> str | None:
-    """What is wrong with a text as a UID, and how to mend it; None: nothing.
+    """Return the fault of a text as a UID, with its remedy; None: it is valid.
 
-    It fits into an Error Comment behind a name. The one rule for every way in.
+    It fits into an Error Comment after a name. It is the only rule, for every way in.
     """
     if problem := _problem_of_form(text):
         return problem
     first = int(text.partition(".")[0])
-    return "must start with 0-2" if first > _LAST_ROOT else None  # ISO/IEC 9834-1: there are three roots
+    # ISO/IEC 9834-1: there are three roots
+    return "must start with 0-2" if first > _LAST_ROOT else None
 
 
 def is_like_uid(text: str) -> bool:
-    """Whether an object here may have this name.
+    """Return whether a stored object may have this name.
 
-    Earlier versions took UIDs that begin with any number, and what was taken can be named.
+    Earlier versions took UIDs that begin with any number, and such objects can be named.
     """
     return _problem_of_form(text) is None
 
@@ -124,7 +129,7 @@ def _problem_of_form(text: str) -> str | None:
 
 
 def _inflate_beginning(data_set: bytes | memoryview) -> memoryview:
-    """As much of a deflated data set (PS3.5 A.5) as a header may have, however large it would become."""
+    """Return as much of a deflated data set (PS3.5 A.5) as a header may have."""
     try:
         return memoryview(zlib.decompressobj(-zlib.MAX_WBITS).decompress(data_set, MAXIMUM_HEADER_BYTES + 1))
     except zlib.error:
@@ -143,7 +148,7 @@ def _read(data: memoryview, encoding: Encoding, most: int) -> Header:
 
 
 def _value(data: memoryview, place: Place | None) -> bytes:
-    """Of a UID or a short text; empty where the element is not there."""
+    """Return the value of a UID or a short text; empty where the element is missing."""
     if place is None:
         return b""
     _, value, length = place

@@ -1,4 +1,4 @@
-"""By what a hospital knows a study: the identifiers of an encoded header, and several of them asked for at once."""
+"""The identifiers of a study in an encoded header, and searches for several of them at once."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ _TAGS = (0x00080020, 0x00080050, 0x00100020, 0x00100021)
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """A study of which everything holds that is asked for."""
+    """A study for which all of these conditions hold."""
 
     owners: tuple[Owner, ...]
 
     def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
-        """Whether all of them name it. Raises CannotUnderstand if it cannot be read so far."""
+        """Return whether all conditions hold.
+
+        Raises CannotUnderstand if it cannot be read so far.
+        """
         return all(owner.is_of(header, transfer_syntax_uid) for owner in self.owners)
 
 
 def read_identifiers(header: bytes | memoryview, transfer_syntax_uid: str) -> Identifiers:
-    """What a header says. Raises CannotUnderstand."""
+    """Return the identifiers of a header. Raises CannotUnderstand."""
     study_date, accession_number, patient_id, issuer = read_texts(header, transfer_syntax_uid, _TAGS)
     day = date_of(study_date)
     return Identifiers(patient_id, issuer, accession_number, day.isoformat() if day else study_date)

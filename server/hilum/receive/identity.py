@@ -1,8 +1,8 @@
-"""Whether what came under a known SOP Instance UID is what is kept: files say so, before a row changes.
+"""Comparison of an object under a known SOP Instance UID with the stored one, by their files.
 
-Digests only say where it is worth to look. What was found is said in the arrival's digests: they are
-made to agree with those of the row, or not to. Rows of before there was a seed have digests of another
-kind, and two files may have the same digest.
+It runs before a row changes. Digests only show where a comparison is needed. The result is written
+into the arrival's digests: they are made to agree with those of the row, or not to. Rows from
+before the seed have digests of another kind, and two files may have the same digest.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from hilum.store.digest_seed import by_sha256, seed_of
 from hilum.store.known_images import KnownImage, PutAside
 from hilum.store.ledger import ImageChanged, Ledger, RecordOutcome
 
-_OF_THE_FILE: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})  # a sector, a checksum, its place on the disk
+# a sector, a checksum, its place on the disk
+_OF_THE_FILE: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _CLOSED: Final = frozenset({errno.EACCES, errno.EPERM})
 
 
 def record(arrivals: Sequence[Arrival], ledger: Ledger, archive: Archive) -> tuple[list[Arrival], list[RecordOutcome]]:
-    """Rows for what came, as it was compared, and what became of each.
+    """Record the arrivals after their comparison; return them and the outcome of each.
 
-    Of several files of one image each is compared with what the one before it has left in its row.
-    Raises SQLAlchemyError, OSError: what was not recorded then may be given again.
+    Of several files of one image each is compared with the row that the one before it has left.
+    Raises SQLAlchemyError, OSError: unrecorded arrivals may then be given again.
     """
     compared, outcomes = dict[int, Arrival](), dict[int, RecordOutcome]()
     for positions in _rounds(arrivals):
@@ -43,7 +44,7 @@ def record(arrivals: Sequence[Arrival], ledger: Ledger, archive: Archive) -> tup
 
 
 def _rounds(arrivals: Sequence[Arrival]) -> Iterator[list[int]]:
-    """Positions, so that no image is twice in a round."""
+    """Return positions in rounds, so that no image is twice in a round."""
     left = list(range(len(arrivals)))
     if len({arrival.instance.sop_instance_uid for arrival in arrivals}) == len(left):
         yield left
@@ -55,11 +56,12 @@ def _rounds(arrivals: Sequence[Arrival]) -> Iterator[list[int]]:
 
 
 def _record(arrivals: Sequence[Arrival], ledger: Ledger, archive: Archive) -> tuple[list[Arrival], list[RecordOutcome]]:
-    compared = list(arrivals)  # most are of images that nobody knows, and then there is nothing to compare
+    compared = list(arrivals)  # most are of new images, which need no comparison
     while True:
         try:
             return compared, ledger.record(compared, is_compared=True)
-        except ImageChanged:  # it is known, or another host was faster: it is compared with what is there now
+        # it is known, or another host was faster: it is compared with the current row
+        except ImageChanged:
             compared = list(_compared(arrivals, ledger, archive))
 
 
@@ -75,7 +77,7 @@ def _compared(arrivals: Sequence[Arrival], ledger: Ledger, archive: Archive) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Comparison:
-    """One arrival beside what is known of its image."""
+    """One arrival, and the known facts of its image."""
 
     arrival: Arrival
     known: KnownImage
@@ -83,7 +85,10 @@ class _Comparison:
     seed: int
 
     def said(self) -> Arrival:
-        """The arrival with digests that say the truth. Raises OSError where nobody can say."""
+        """Return the arrival with correct digests.
+
+        Raises OSError where they cannot be determined.
+        """
         new, known = self.arrival.instance, self.known
         if new.path == known.path:  # recorded again after a crash
             return self._with(known.digest, known.pixel_digest)
@@ -92,12 +97,15 @@ class _Comparison:
         if not is_same and not has_same_pixels:
             return self._with(self._as_put_aside(), new.pixel_digest)
         stored = self._stored() if known.has_pixels else None
-        if stored is None:  # what came is the only copy: nothing is deleted for it
+        if stored is None:  # the arrival is the only copy: nothing is deleted for it
             return self._with(*_agreeing(new, known, is_same=is_same, has_same_pixels=has_same_pixels))
         return self._beside(stored, is_same=is_same)
 
     def _beside(self, stored: Path, *, is_same: bool) -> Arrival:
-        """What the row's file says, which has the same digest, or its pixels have."""
+        """Return the arrival compared with the row's file.
+
+        That file has the same digest, or its pixels have.
+        """
         new, known = self.arrival.instance, self.known
         try:
             if is_same and self._is_identical(stored):
@@ -106,7 +114,7 @@ class _Comparison:
         except OSError as error:
             if error.errno not in _CLOSED:
                 raise
-            theirs = ("", "")  # nobody can say, so nothing is deleted: a person decides
+            theirs = ("", "")  # it cannot be determined, so nothing is deleted: a person decides
         if theirs is None:
             said = self._with(*_agreeing(new, known, is_same=is_same, has_same_pixels=True))
             return replace(said, compared=Compared(known.path, is_damaged=True))
@@ -123,7 +131,7 @@ class _Comparison:
             return False
 
     def _fingerprints_of_row(self, stored: Path) -> tuple[str, str] | None:
-        """None: the file has been damaged since it got its row, and says nothing."""
+        """Return the fingerprints of the row's file; None: it is damaged."""
         try:
             is_sound = describe(stored, seed_of(self.known.digest, self.seed)).digest == self.known.digest
             return fingerprints(stored) if is_sound else None
@@ -135,7 +143,10 @@ class _Comparison:
             return None
 
     def _told_apart(self, ours: tuple[str, str], theirs: tuple[str, str]) -> Arrival:
-        """Other bytes than the row's, whatever digests say: a corrected header, or other pixels."""
+        """Return an arrival with other bytes than the row's: a corrected header, or other pixels.
+
+        The digests may still be equal.
+        """
         new, known = self.arrival.instance, self.known
         digest = by_sha256(ours[0]) if new.digest == known.digest else self._as_put_aside()
         if ours[1] == theirs[1]:
@@ -143,14 +154,14 @@ class _Comparison:
         return self._with(digest, by_sha256(ours[1]) if new.pixel_digest == known.pixel_digest else new.pixel_digest)
 
     def _as_put_aside(self) -> str:
-        """The digest of the conflict that these bytes are, or their own."""
+        """Return the digest of the conflict with these bytes, or their own."""
         new, mine = self.arrival.instance, ""
         for other in self.known.put_aside:
             if self._as(other.digest).digest != other.digest:
                 continue
             if self._is(other):
                 return other.digest
-            mine = by_sha256(sha256_of(self._file()))  # of other bytes, or nobody knows of which
+            mine = by_sha256(sha256_of(self._file()))  # of other bytes, or of unknown ones
         return mine or new.digest
 
     def _is(self, other: PutAside) -> bool:
@@ -159,12 +170,12 @@ class _Comparison:
         try:
             return is_same_data_set(self._file(), self.archive.locate(other.path))
         except FileNotFoundError:
-            return True  # what came takes its place
+            return True  # the arrival takes its place
         except CannotUnderstand:
             return sha256_of(self._file()) == sha256_of(self.archive.locate(other.path))
 
     def _as(self, digest: str) -> Instance:
-        """What came, with digests of the kind of this one."""
+        """Return the arrival's instance, with digests of the same kind as this one."""
         new = self.arrival.instance
         return new if seed_of(digest, 1) == seed_of(new.digest, 1) else describe(self._file(), seed_of(digest, self.seed))
 
@@ -183,5 +194,5 @@ class _Comparison:
 
 
 def _agreeing(new: Instance, known: KnownImage, *, is_same: bool, has_same_pixels: bool) -> tuple[str, str]:
-    """The row's digests where those of what came are the same."""
+    """Return the row's digests where the arrival's are the same."""
     return known.digest if is_same else new.digest, known.pixel_digest if has_same_pixels else new.pixel_digest

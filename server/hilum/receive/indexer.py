@@ -1,6 +1,7 @@
-"""Acknowledged files become rows: in batches, off the association's threads, and again and again until the ledger takes them.
+"""Indexing of acknowledged files: in batches, off the association's threads, with retries.
 
-The files are the queue. What is in memory is a list of their names; what a crash takes from it, the scan at start finds again.
+The files are the queue. Memory holds a list of their names only. After a crash the scan at start
+finds them again.
 """
 
 from __future__ import annotations
@@ -37,18 +38,20 @@ from hilum.store.ledger import Ledger, RecordOutcome
 _log = telemetry.logger("receive")
 
 BATCH = 256
-# A single image has its row a moment later. While more come in they are waited for: until a look finds none, or for 100 ms.
-# A batch costs half a millisecond of CPU and each of its images a tenth of that, taken from the threads that receive.
+# A single image has its row a moment later. While more come in, the batch waits until a look finds
+# no more, or for 100 ms. A batch costs half a millisecond of CPU and each of its images a tenth of
+# that, taken from the threads that receive.
 _MOMENT_SECONDS, _LOOK_SECONDS, _GATHER_SECONDS = 0.004, 0.01, 0.1
 _MAXIMUM_BACKLOG = 10_000
-# What is known of a file already waits in memory, each with the bounded header of its row. The others are read again.
+# Known facts of a waiting file are kept in memory, each with the bounded header of its row. The
+# other files are read again.
 _MAXIMUM_KNOWN = 1_000
 _PATIENCE_SECONDS = 60.0
-# Trying again at once would help nobody, and one such file must not hold up the others.
+# A retry at once would not help, and one such file must not delay the others.
 _LOST = frozenset({errno.ENOENT, errno.EIO, errno.EBADMSG, errno.EUCLEAN})
-_CLOSED = frozenset({errno.EACCES, errno.EPERM})  # the same, of a file that another user has left behind
+_CLOSED = frozenset({errno.EACCES, errno.EPERM})  # the same, for a file of another user
 File = Path | str
-"""Text for what comes in (see `Archive.place`), a Path for what a scan has found."""
+"""Text for incoming files (see `Archive.place`), a Path for files found by a scan."""
 _NOTHING: Mapping[File, Instance] = MappingProxyType({})
 _CONFLICT_ADVICE = {
     RecordOutcome.CONFLICT: "other pixels under a known SOP Instance UID; the first ones stay in use",
@@ -59,7 +62,10 @@ _BACKOFF_SECONDS, _MAXIMUM_BACKOFF_SECONDS = 0.25, 5.0
 
 
 class Acknowledged(NamedTuple):
-    """A durable file that waits for its row. `instance`: what was learnt of it while it came in; `is_left_behind`: see Arrival."""
+    """A durable file that waits for its row.
+
+    `instance`: the facts learnt while it came in. `is_left_behind`: see Arrival.
+    """
 
     file: File
     instance: Instance | None
@@ -75,10 +81,11 @@ def index(
     known: Mapping[File, Instance] = _NOTHING,
     left_behind: Collection[File] = (),
 ) -> Counter[RecordOutcome]:
-    """Record these files and move each to where its outcome wants it. Idempotent. Raises SQLAlchemyError with nothing lost.
+    """Record these files and move each according to its outcome. Idempotent.
 
-    A file that cannot be read as DICOM goes to quarantine, and so does one that the ledger refuses for what is in it.
-    `known`: files that need not be read for it. `left_behind`: those of a process that died (see Arrival).
+    Raises SQLAlchemyError with nothing lost. A file that cannot be read as DICOM goes to
+    quarantine, and so does one that the ledger refuses for its content. `known`: files that need
+    not be read again. `left_behind`: those of a process that died (see Arrival).
     """
     lost = _LOST | _CLOSED if left_behind else _LOST
     described = {file: instance for file in files if (instance := known.get(file) or _described(file, ledger, archive, lost)) is not None}
@@ -104,7 +111,7 @@ def index(
 def _index_singly(
     files: Sequence[File], error: Exception, archive: Archive, again: Callable[[Sequence[File]], Counter[RecordOutcome]]
 ) -> Counter[RecordOutcome]:
-    """One bad file must not hold up its batch."""
+    """Index files singly: one bad file must not delay its batch."""
     if len(files) == 1:
         _log.error("quarantined", file=_name(files[0]), problem=f"the ledger refuses it: {type(error).__name__}")
         archive.quarantine(files[0])
@@ -126,7 +133,7 @@ def _described(file: File, ledger: Ledger, archive: Archive, lost: Collection[in
 
 
 def _write_span(instance: Instance, outcome: RecordOutcome) -> None:
-    """From its acknowledgement to its row."""
+    """Write the span from its acknowledgement to its row."""
     if (trace := tracing.of_study(instance.study_instance_uid)) is not None:
         said = {"sop_instance_uid": instance.sop_instance_uid, "outcome": outcome.value}
         place = tracing.new_place(trace)
@@ -134,7 +141,10 @@ def _write_span(instance: Instance, outcome: RecordOutcome) -> None:
 
 
 def _is_gone(file: File) -> bool:
-    """Not where nobody can say, as while a network does not answer: what is dropped then gets no row before the next start."""
+    """Return whether the file is gone; False where it is unknown, as while a network is away.
+
+    A file dropped by mistake would get no row before the next start.
+    """
     try:
         os.lstat(file)
     except FileNotFoundError:
@@ -149,7 +159,10 @@ def _name(file: File) -> str:
 
 
 def _settle(file: File, outcome: RecordOutcome, archive: Archive, *, is_placed: bool) -> None:
-    """What follows for the file. One that cannot be moved is still found by readers, and the scan at start tries again."""
+    """Move the file according to its outcome.
+
+    Readers still find a file that cannot be moved, and the scan at start tries again.
+    """
     if outcome.is_conflict:
         _log.warning(outcome.value, file=_name(file), advice=_CONFLICT_ADVICE[outcome])
     try:
@@ -164,7 +177,7 @@ def _settle(file: File, outcome: RecordOutcome, archive: Archive, *, is_placed: 
 
 
 class Indexer:
-    """The thread of one listener that indexes what the associations have acknowledged."""
+    """The thread of one listener that indexes acknowledged files."""
 
     def __init__(
         self,
@@ -177,43 +190,55 @@ class Indexer:
         when_failed: Callable[[], None] = lambda: None,
         outcomes: Counter[RecordOutcome] | None = None,
     ) -> None:
-        """`when_failed`: called on its thread when a bug has ended it; nothing is indexed from then on, so that the process must end.
+        """Keep the parameters.
 
-        `outcomes`: where it counts what became of files, but for those that were left behind.
+        `when_failed`: called on its thread when a bug has ended it; no file is indexed from then
+        on, so the process must end. `outcomes`: counts the outcomes of files, except those that
+        were left behind.
         """
         self._maximum_backlog, self._patience_seconds = maximum_backlog, patience_seconds
         self._settings, self._ledger, self._archive = settings, ledger, archive
         self._queue: queue.SimpleQueue[Acknowledged | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
-        self._begun_at: float | None = None  # since when the batch in hand waits for its rows
-        self.under_way: set[object] = set()  # what is being received now, and will be put
+        self._begun_at: float | None = None  # since when the current batch waits for its rows
+        self.under_way: set[object] = set()  # objects that are being received now, and will be put
         self.failure: BaseException | None = None
         self._when_failed = when_failed
         self._outcomes = Counter[RecordOutcome]() if outcomes is None else outcomes
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread = start_thread("indexer", self._run)
 
     def put_left_behind(self, file: Path) -> None:
-        """One that a process before this one acknowledged."""
+        """Index a file that an earlier process acknowledged."""
         self._queue.put(Acknowledged(file, None, time.monotonic(), is_left_behind=True))
 
     def put(self, file: File, instance: Instance | None = None) -> None:
-        """Index this file soon; with what is known of it, it need not be read again. Never blocks."""
+        """Index this file soon. Never blocks.
+
+        A file whose instance is given need not be read again.
+        """
         is_kept = self._queue.qsize() < _MAXIMUM_KNOWN
         self._queue.put(Acknowledged(file, instance if is_kept else None, time.monotonic()))
 
     @property
     def is_overloaded(self) -> bool:
-        """Whether more should be refused: the ledger has been away for long, or cannot keep up (promise 3), or nobody indexes any more."""
+        """Whether more objects should be refused.
+
+        That is so while the ledger has been away for long or cannot keep up, or after a failure of
+        the indexing.
+        """
         since = self._begun_at
         is_away = since is not None and time.monotonic() - since >= self._patience_seconds
         return is_away or self.failure is not None or self._queue.qsize() >= self._maximum_backlog
 
     def stop(self, seconds: float) -> None:
-        """Index what is left, for so long at most; the rest waits in `unindexed` for the next start."""
+        """Index the rest, for so long at most.
+
+        Files that remain wait in `unindexed` for the next start.
+        """
         self._stopping.set()
         self._queue.put(None)
         if self._thread is not None:
@@ -224,20 +249,21 @@ class Indexer:
             while batch := self._next_batch():
                 self._index(batch)
         except BaseException as error:
-            self.failure = error  # the process's main thread ends it with that
+            self.failure = error  # the process's main thread ends it with this error
             self._when_failed()
             raise
 
     def _next_batch(self) -> list[Acknowledged]:
-        """At most 256 files, or those of 100 ms; none when it is time to stop."""
+        """Return at most 256 files, or those of 100 ms; none when it is time to stop."""
         if (first := self._queue.get()) is None:
             return []
         self._gather()
         return [first, *self._waiting()]
 
     def _gather(self) -> None:
-        """Let more come, if any do."""
-        # Asleep, and not at the queue: whoever acknowledges would wake us for each file, and then wait for us.
+        """Wait for more files, if any come."""
+        # It sleeps and does not wait at the queue: each acknowledgement would wake this thread, and
+        # then wait for it.
         end, came = time.monotonic() + _GATHER_SECONDS, 0
         is_over = self._stopping.wait(_MOMENT_SECONDS)
         while not is_over and (self.under_way or self._queue.qsize() > came) and came < BATCH and time.monotonic() < end:
@@ -245,7 +271,10 @@ class Indexer:
             is_over = self._stopping.wait(_LOOK_SECONDS)
 
     def _waiting(self) -> Iterator[Acknowledged]:
-        """What has come meanwhile. The None of `stop` stays, so that it is the last one."""
+        """Return the files that have come meanwhile.
+
+        The None of `stop` stays, so that it is the last.
+        """
         with contextlib.suppress(queue.Empty):
             for _ in range(BATCH - 1):
                 if (following := self._queue.get_nowait()) is None:
@@ -254,16 +283,18 @@ class Indexer:
                 yield following
 
     def _index(self, batch: list[Acknowledged]) -> None:
-        # A try that does not end, as while somebody holds a lock, counts as one that failed.
+        # An attempt that does not end, as while a lock is held, counts as failed.
         self._begun_at, pause = time.monotonic(), _BACKOFF_SECONDS
         while not self._try(batch) and not self._stopping.wait(pause):
             pause = min(2 * pause, _MAXIMUM_BACKOFF_SECONDS)
-            batch = [item for item in batch if not _is_gone(item.file)]  # the others were indexed singly, or quarantined
+            # the others were indexed singly, or quarantined
+            batch = [item for item in batch if not _is_gone(item.file)]
 
     def _try(self, batch: list[Acknowledged]) -> bool:
         try:
             with telemetry.cpu("index"):
-                if left_behind := [item.file for item in batch if item.is_left_behind]:  # they came before the others
+                # they came before the others
+                if left_behind := [item.file for item in batch if item.is_left_behind]:
                     index(left_behind, self._settings, self._ledger, self._archive, left_behind=set(left_behind))
                 ours = {item.file: item.instance for item in batch if not item.is_left_behind}
                 if ours:
@@ -279,5 +310,5 @@ class Indexer:
 
 
 def _kind(error: Exception) -> str:
-    """What went wrong, without what a database repeats of the data."""
+    """Return the kind of error, without data that a database quotes."""
     return f"{type(error).__name__}: {error.strerror}" if isinstance(error, OSError) else type(error).__name__

@@ -1,4 +1,7 @@
-"""The one way into the archive, for every process that takes objects: listeners, the web process, who takes files."""
+"""The only way into the archive, for every process that takes objects.
+
+Those are listeners, the web process, and commands that take files.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from hilum.store.ledger import Ledger, RecordOutcome
 
 
 def open_inbox(settings: Settings, process: str) -> Archive:
-    """The archive for a process that takes objects."""
+    """Return the archive for a process that takes objects."""
     receive = settings.receive
     return Archive(settings.archive_dir, process, receive.write_out_bytes, name_sync=receive.name_sync, direct_io=receive.direct_io)
 
@@ -31,10 +34,11 @@ def indexing(
     flush_seconds: float,
     outcomes: Counter[RecordOutcome] | None = None,
 ) -> Iterator[Reception]:
-    """Who takes objects into an archive that we hold. What a killed process left there is swept, or indexed, first.
+    """Yield the reception for an archive that this process holds.
 
-    At the end rows are written, for `flush_seconds` at most. A bug that ends the indexing sets `stop` and is raised at the end.
-    `outcomes` counts what became of the objects.
+    Files left there by a killed process are swept, or indexed, first. At the end rows are written,
+    for `flush_seconds` at most. A bug that ends the indexing sets `stop` and is raised at the end.
+    `outcomes` counts the outcomes of the objects.
     """
     archive.sweep(archive.process)
     indexer = Indexer(settings, ledger, archive, when_failed=stop.set, outcomes=outcomes)

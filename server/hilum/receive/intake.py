@@ -1,4 +1,7 @@
-"""One image, from its first bytes to a durable file: promise 1, whatever the bytes came over."""
+"""One image, from its first bytes to a durable file.
+
+An image is durable before it is acknowledged, for every transport.
+"""
 
 from __future__ import annotations
 
@@ -26,49 +29,52 @@ _LOOK_BYTES = 16 << 20  # of an object, between two looks at the disk
 
 
 class Intake:
-    """Takes images from any number of threads. `seed`: of their digests."""
+    """The intake of images, for any number of threads. `seed`: of their digests."""
 
     def __init__(self, settings: Receive, archive: Archive, indexer: Indexer, seed: int = 0) -> None:
         self._settings, self._archive, self._indexer, self.seed = settings, archive, indexer, seed
 
     def begin(self, command: StoreCommand, header: Header) -> IncomingImage:
-        """A new image; close it."""
+        """Return a new image; close it."""
         image = IncomingImage(self, command, header, self._archive)
         self._indexer.under_way.add(image)
         return image
 
     def end(self, image: IncomingImage) -> None:
-        """It is stored, or will never be."""
+        """Note that the image is stored, or never will be."""
         self._indexer.under_way.discard(image)
 
     def require_size(self, size: int) -> None:
-        """Refuse a data set of which so many bytes have come."""
+        """Raise TooLarge for a data set with more bytes than the limit."""
         if size > self._settings.maximum_object_bytes:
             raise TooLarge(f"Larger than the limit of {self._settings.maximum_object_bytes >> 20} MiB")
 
     def permitted(self, size: int) -> int:
-        """So many bytes of a data set, or as many as are taken at most."""
+        """Return so many bytes of a data set, or the limit."""
         return min(size, self._settings.maximum_object_bytes)
 
     def require_room(self, more: int) -> int:
-        """Refuse before the disk is full or the queue too long (promise 3): `more` bytes come. How many may follow before the next look."""
+        """Return how many bytes may follow `more` bytes before the next look at the disk.
+
+        Raises OutOfResources before the disk is full or the queue too long.
+        """
         free = self._archive.free()
         room = free.bytes - more - self._settings.reserve_bytes
         if room < 0 or (free.files is not None and free.files < self._settings.reserve_files):
             raise OutOfResources("Storage is nearly full; send again later")
         if self._indexer.is_overloaded:
             raise OutOfResources("The ledger is not available; send again later")
-        # As many associations as there may be do not reach the reserve before they have looked.
+        # All permitted associations together do not reach the reserve before their next look.
         return min(_LOOK_BYTES, room // self._settings.maximum_associations)
 
     def index(self, file: str, instance: Instance | None, size_bytes: int) -> None:
-        """A durable image gets its row soon."""
+        """Give a durable image its row soon."""
         self._indexer.put(file, instance)
         telemetry.RECEIVED_BYTES.inc(size_bytes)
 
 
 class IncomingImage:
-    """An image on its way to the archive. Closed without `commit` it leaves nothing on the disk."""
+    """An image in transit to the archive. Closed without `commit` it leaves nothing on the disk."""
 
     def __init__(self, intake: Intake, command: StoreCommand, header: Header, archive: Archive) -> None:
         self._intake, self._meta, self._header, self._archive = intake, command.meta, header, archive
@@ -77,10 +83,10 @@ class IncomingImage:
         self._digests = digests_of(header, intake.seed)
         self.is_receiver = isinstance(self._digests, CompiledDigests)
         self._archived: Incoming | None = None
-        self._granted = 0  # as large it may become before the disk is looked at
+        self._granted = 0  # its permitted size before the next look at the disk
 
     def write(self, pieces: Sequence[memoryview]) -> None:
-        """The next bytes of the data set. Raises OutOfResources, OSError."""
+        """Write the next bytes of the data set. Raises OutOfResources, OSError."""
         self._require_room(sum(map(len, pieces)))
         if self._archived is None:
             self._archived = self._archive.begin()
@@ -91,7 +97,7 @@ class IncomingImage:
             self._digests.update(piece)
 
     def receive(self, unread: Unread, size: int) -> None:
-        """Until the disk is to be looked at again. Raises OutOfResources, OSError."""
+        """Receive until the next look at the disk is due. Raises OutOfResources, OSError."""
         digests = self._digests
         if self._archived is None or not isinstance(digests, CompiledDigests):
             return
@@ -132,13 +138,13 @@ class IncomingImage:
         tracing.write(tracing.Ended(place, parent, "receive", self._began, time.time(), "server", said))
 
     def _instance(self, archived: Incoming) -> Instance | None:
-        """What the row will say; None: deflated, so its pixels have not been seen."""
+        """Return the fields of the row; None: it is deflated, so its pixels have not been seen."""
         if self._meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian:
             return None
         return instance_of(archived.file, self._meta, self._header, self._digests.hexdigests(), archived.size_bytes, archived.modified_at)
 
     def close(self) -> None:
-        """Once, at the end."""
+        """Close it, once, at the end."""
         self._intake.end(self)
         if self._archived is not None:
             self._archived.close()

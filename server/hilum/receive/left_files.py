@@ -1,6 +1,8 @@
-"""A list, for people, of the files that lie in a watched folder and need one: not taken, and left where they are, or not moved.
+"""A list, for people, of the files in a watched folder that need attention.
 
-It lies in the state folder: nothing is written into a folder whose files are kept, and in no log stand names, which may name patients.
+They were not taken and left in place, or not moved. The list is in the state folder, because
+nothing is written into a folder whose files are kept. Logs contain no names, which may name
+patients.
 """
 
 from __future__ import annotations
@@ -14,9 +16,10 @@ from hilum.receive.folder import TakenFile
 
 @dataclass(slots=True)
 class LeftFiles:
-    """Of the files of `folder`, in `file`: a line each, of time, reason and path in the folder, between tabs. None of them: no list.
+    """The list in `file` for the files of `folder`; no list without such files.
 
-    A file that somebody takes away keeps its line: to ask for each would cost too much where they are many and far.
+    Each line has time, reason and path in the folder, between tabs. A file that is removed from the
+    folder keeps its line: a check of each would cost too much where they are many and remote.
     """
 
     file: Path
@@ -25,11 +28,14 @@ class LeftFiles:
     _is_outdated: bool = False
 
     def begin(self) -> None:
-        """Every file is looked at again: what an earlier process has listed is listed anew. Raises OSError."""
+        """Remove the list: every file is checked again, and listed again. Raises OSError."""
         self.file.unlink(missing_ok=True)
 
     def note(self, taken: TakenFile, problem: str, now: float) -> None:
-        """It stays there. `problem`: why it was not moved, if it should have been; `now`: since the epoch. Raises OSError."""
+        """Add a file that stays in place. Raises OSError.
+
+        `problem`: why it was not moved, if it should have been. `now`: since the epoch.
+        """
         self.forget(taken.path)
         moment = iso(now, "seconds")
         reason = f"{taken.fate}: {taken.detail}" if taken.detail else str(taken.fate)
@@ -40,11 +46,14 @@ class LeftFiles:
         self._lines[taken.path] = line
 
     def forget(self, path: Path) -> None:
-        """It has been taken or is gone."""
+        """Forget a file that has been taken or is gone."""
         self._is_outdated |= self._lines.pop(path, None) is not None
 
     def settle(self) -> None:
-        """Write what is forgotten out of the list. Once for many files: there may be thousands. Raises OSError."""
+        """Remove forgotten files from the list. Raises OSError.
+
+        It is called once for many files: there may be thousands.
+        """
         if not self._is_outdated:
             return
         if self._lines:
@@ -57,5 +66,5 @@ class LeftFiles:
 
 
 def plain(path: Path) -> str:
-    """On one line, whatever bytes the name has."""
+    """Return the path on one line, with any bytes in its name."""
     return str(path) if str(path).isprintable() else ascii(str(path))

@@ -1,6 +1,7 @@
 """The DICOM listener of one process, on sockets that the supervisor has bound.
 
-Several processes accept from the one socket, so that a dying process takes no waiting connection with it (SO_REUSEPORT would).
+Several processes accept from the one socket, so that a dying process loses no waiting connection
+(with SO_REUSEPORT it would).
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from hilum.store.views import LedgerViews
 
 _log = telemetry.logger("receive")
 
-_LOOK_SECONDS: Final = 1.0  # how late a request to stop, or a sender that drips, may be noticed
+_LOOK_SECONDS: Final = 1.0  # the delay in noticing a request to stop, or a slow sender
 _RETRY_SECONDS: Final = 0.25
 _DRAIN_SECONDS: Final = 10.0
 _FLUSH_SECONDS: Final = 8.0
 _ACCOUNTS_SECONDS: Final = 3.0
-# Connections without an association in this process: room for all associations to be asked for at
-# once. More would be memory for strangers.
+# Connections without an association in this process: room for requests for all associations at
+# once. More would be memory for unknown peers.
 _MAXIMUM_PENDING, _PENDING_BESIDE = 128, 16
 _LINGERING, _LINGER_SECONDS = 32, 2.0
 
@@ -59,9 +60,10 @@ def serve_listener(
     seat: Seat | None = None,
     owner: str | None = None,
 ) -> None:
-    """Receive on these listening sockets until `stop` is set, by a bug in the indexing, too; then finish what is in progress and return.
+    """Receive on these listening sockets until `stop` is set; then finish messages and return.
 
-    What an earlier process of this name (`archive.process`) left behind is swept and indexed first. `owner`: who leases rows.
+    A bug in the indexing sets `stop`, too. Files left by an earlier process of this name
+    (`archive.process`) are swept and indexed first. `owner`: the owner of leased rows.
     """
     log_failures()
     accounts = AccountBook(ledger)
@@ -110,9 +112,9 @@ class Connections:
         self._limit = 2 * (door.settings.maximum_associations + _MAXIMUM_PENDING)
 
     def begin(self, sock: socket.socket, address: str, certificates: ServerTls | None) -> None:
-        """Serve it on a thread of its own.
+        """Serve a connection on a thread of its own.
 
-        The threads of dropped connections take a moment to end, so their number is bounded, too.
+        The threads of dropped connections take a moment to end, so their number is limited, too.
         """
         if len(self._open) >= self._limit:
             self._turn_away(sock, address)
@@ -122,7 +124,7 @@ class Connections:
         self.door.pending.enter(acceptor, address)
         try:
             start_thread("connection", self._run, acceptor)
-        except RuntimeError:  # threading's: no more of them
+        except RuntimeError:  # raised by threading: no thread is left
             self._forget(acceptor, address)
             self._turn_away(sock, address)
 
@@ -141,7 +143,7 @@ class Connections:
         self.door.pending.leave(acceptor, address)
 
     def refuse(self, address: str, rejection: Rejection) -> None:
-        """A row for a connection that was not even read."""
+        """Write a row for a connection that was not even read."""
         self._note("rejected", Account(address, started_at=time.time(), rejection=rejection))
 
     def _note(self, outcome: str, account: Account) -> None:
@@ -149,12 +151,12 @@ class Connections:
         self.door.accounts.put(account.record(outcome, time.time()))
 
     def look(self) -> None:
-        """From time to time."""
+        """Look at each connection; called at intervals."""
         for acceptor in list(self._open):
             acceptor.look()
 
     def drain(self, seconds: float) -> None:
-        """Let each message in progress come to its response, then abort; cut what takes too long."""
+        """Let each message in progress reach its response, then abort; cut slow ones."""
         self.door.closing.set()
         end = time.monotonic() + seconds
         while (remaining := list(self._open)) and time.monotonic() < end:
@@ -166,7 +168,10 @@ class Connections:
 
 
 class Port:
-    """Accepts from a listening socket that other processes share, and that is not ours to close."""
+    """The acceptor of connections from a listening socket.
+
+    Other processes share the socket, so it is not closed here.
+    """
 
     def __init__(self, listening_socket: socket.socket, connections: Connections, certificates: ServerTls | None) -> None:
         self._socket, self._connections, self._certificates = listening_socket, connections, certificates
@@ -175,7 +180,7 @@ class Port:
         self._socket.settimeout(0.0)  # another process may be faster at accepting
 
     def accept_connections(self) -> None:
-        """Until `is_stopping` is set."""
+        """Accept connections until `is_stopping` is set."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         while not self.is_stopping.is_set():
@@ -190,11 +195,12 @@ class Port:
             return
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE):
-                time.sleep(_RETRY_SECONDS)  # else the loop would spin until a descriptor is free
+                # otherwise the loop would spin until a descriptor is free
+                time.sleep(_RETRY_SECONDS)
             return
         try:
             self._take(connection, str(address[0]))
-        except Exception:  # noqa: BLE001 - whatever it is, it ends this connection only
+        except Exception:  # noqa: BLE001 - any error ends this connection only
             connection.close()
             _log.exception("connection_failed")
 
@@ -220,21 +226,21 @@ class Port:
 
 
 class _Lingering:
-    """Connections that were rejected unread, for a moment.
+    """Connections that were rejected unread, kept for a moment.
 
-    Were they closed at once, the request on its way would reset the answer.
+    If they were closed at once, the request in transit would reset the response.
     """
 
     def __init__(self) -> None:
         self._sockets: deque[tuple[float, socket.socket]] = deque()
 
     def add(self, connection: socket.socket) -> None:
-        """The oldest makes room for it."""
+        """Add a connection; the oldest one is closed if there are too many."""
         if len(self._sockets) >= _LINGERING:
             self._sockets.popleft()[1].close()
         self._sockets.append((time.monotonic() + _LINGER_SECONDS, connection))
 
     def close_old(self) -> None:
-        """Close those whose time is over."""
+        """Close connections whose time is over."""
         while self._sockets and self._sockets[0][0] < time.monotonic():
             self._sockets.popleft()[1].close()

@@ -1,4 +1,4 @@
-"""What is answered to an A-ASSOCIATE-RQ (PS3.8 7.1)."""
+"""The response to an A-ASSOCIATE-RQ (PS3.8 7.1)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hilum.receive.streaming.provider import Context
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """An A-ASSOCIATE-AC.
+    """An A-ASSOCIATE-AC with its contents.
 
-    `contexts`: those accepted, by ID. `not_accepted`: SOP Classes of which no context is accepted.
-    `maximum_pdu_bytes`: of a PDU that the peer takes, 0: any.
+    `contexts`: those accepted, by ID. `not_accepted`: SOP Classes without an accepted context.
+    `maximum_pdu_bytes`: the largest PDU of the peer, 0: any.
     """
 
     encoded: bytes
@@ -26,9 +26,10 @@ class Acceptance:
 
 
 def accept(request: Request, supported: Mapping[str, Sequence[str]], maximum_pdu_bytes: int) -> Acceptance:
-    """Accept what is supported of what is proposed. The other side has no roles but those of the standard (SCU).
+    """Return the acceptance of the supported part of a proposal.
 
-    `supported`: Transfer Syntaxes in order of preference, by SOP Class. `maximum_pdu_bytes`: ours.
+    The peer has only the standard role (SCU). `supported`: Transfer Syntaxes in order of
+    preference, by SOP Class. `maximum_pdu_bytes`: ours.
     """
     answers = [(context, _answer(context, supported)) for context in request.contexts]
     contexts = {

@@ -1,6 +1,7 @@
-"""The same bytes once more, where the file of a row is gone or damaged: what came is the only copy, and no duplicate to be deleted.
+"""Repeated objects whose stored file is gone or damaged: the arrival is then the only copy.
 
-A disk may have lost the file, or an older ledger was restored, which does not know that retention has deleted it.
+It is not a duplicate to be deleted. A disk may have lost the file, or an older ledger was restored,
+which does not know that retention has deleted it.
 """
 
 from __future__ import annotations
@@ -24,23 +25,27 @@ from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.views import LedgerViews
 
 _log = telemetry.logger("receive")
-_OF_THE_FILE = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})  # a sector, a checksum, its place on the disk
+# a sector, a checksum, its place on the disk
+_OF_THE_FILE = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _ADVICE = "the copies that came take their place; look why the archive has lost files, or has damaged some"
 
 
 @dataclass(frozen=True, slots=True)
 class KeptObjects:
-    """What the ledger knows, as far as the archive has it: for who need not take again what is kept (`folder.Known`)."""
+    """Objects known to the ledger, as far as the archive has them (`folder.Known`).
+
+    A command that takes files need not take them again.
+    """
 
     views: LedgerViews
     archive: Archive
     seed: int
 
     def is_disputed(self, sop_instance_uid: str, file: Path) -> bool | None:
-        """None: this data set has to come; else whether it waits in a conflict.
+        """Return None if this data set has to be taken, else whether it waits in a conflict.
 
-        A file whose header was corrected since is known: taken once more, it would take the
-        correction back. (By C-STORE just that may be meant.) Raises Retry, and OSError of the file.
+        A file whose header was corrected since is known: taken again, it would undo the correction.
+        (By C-STORE that may be intended.) Raises Retry, and OSError of the file.
         """
         digests = dict[int, str]()
         for known in self.views.known_data_sets(sop_instance_uid):
@@ -52,9 +57,10 @@ class KeptObjects:
         return None
 
     def _is(self, known: KnownDataSet, file: Path) -> bool:
-        """Whether it is beyond its digest, which says that it is."""
+        """Return whether the file is the known one, in addition to its equal digest."""
         if known.path is None:
-            is_older = known.sha256 is None and known.is_replaced  # by an earlier version: its digest is all that is known
+            # replaced by an earlier version: only its digest is known
+            is_older = known.sha256 is None and known.is_replaced
             return is_older or known.sha256 == sha256_of(file)
         try:
             return is_same_data_set(file, self.archive.locate(known.path))
@@ -65,7 +71,10 @@ class KeptObjects:
 def keep_only_copies(
     arrivals: Sequence[Arrival], outcomes: Sequence[RecordOutcome], ledger: Ledger, archive: Archive
 ) -> list[RecordOutcome]:
-    """What became of each arrival after duplicates of what is gone have taken its place. Killed on the way, the next scan goes on."""
+    """Return the outcomes after duplicates have replaced lost files.
+
+    If the process is killed, the next scan continues.
+    """
     decided = list(outcomes)
     positions = [position for position, outcome in enumerate(outcomes) if outcome is RecordOutcome.DUPLICATE]
     if not positions:
@@ -91,7 +100,10 @@ def keep_only_copies(
 
 
 def _damaged(same: Sequence[Instance], paths: Mapping[str, str], seen: Collection[str], ledger: Ledger, archive: Archive) -> dict[str, str]:
-    """Of these paths, those whose file is not what was put there, as was `seen`, or as a reading that failed makes likely."""
+    """Return those of these paths whose file differs from the stored one.
+
+    It was `seen`, or a failed reading makes it likely.
+    """
     sizes = {item.sop_instance_uid: item.size_bytes for item in same}
     digests = {(item.sop_instance_uid, item.digest) for item in same}
     not_read = ledger.not_read(list(paths)) if paths else set()
@@ -113,7 +125,10 @@ def _damaged(same: Sequence[Instance], paths: Mapping[str, str], seen: Collectio
 
 
 def _is_gone(archive: Archive, path: str) -> bool:
-    """Not where nobody can say: then what came is deleted, as any duplicate."""
+    """Return whether the file is gone; False where that is unknown.
+
+    The arrival is then deleted, as any duplicate.
+    """
     try:
         archive.locate(path)
     except FileNotFoundError:

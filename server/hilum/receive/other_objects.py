@@ -1,7 +1,8 @@
-"""Objects that are no images (reports of others, key objects, presentation states, PDF), let go.
+"""Objects that are no images (reports of others, key objects, presentation states, PDF).
 
-To refuse one makes some archives give up the whole study that it comes with. Images of other kinds
-are refused all the same: a sender that hears Success would believe that they are read.
+They are acknowledged and discarded. If one is refused, some archives give up the whole study that
+it comes with. Images of other kinds are refused nevertheless: after Success a sender would believe
+that they are read.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ TRANSFER_SYNTAXES_OF_OTHERS: Final[tuple[str, ...]] = tuple(
 
 
 def is_other(sop_class_uid: str) -> bool:
-    """Whether objects of this class are no images, or may be none.
+    """Return whether objects of this class are no images, or may be none.
 
-    Of a private class, and of one that is newer than our table, nobody knows.
+    The content of a private class, and of one newer than our table, is unknown.
     """
     if not is_like_uid(sop_class_uid) or is_image(sop_class_uid):
         return False
@@ -47,25 +48,25 @@ def is_other(sop_class_uid: str) -> bool:
 
 
 def is_image(sop_class_uid: str) -> bool:
-    """Whether the standard calls it an image, whether we read it or not."""
+    """Return whether the standard calls it an image, read by us or not."""
     return sop_class_uid in _IMAGES_BY_ANOTHER_NAME or " Image " in UID(sop_class_uid).name
 
 
 def is_known(sop_class_uid: str) -> bool:
-    """Whether the standard says what it is."""
+    """Return whether the standard defines the class."""
     return UID(sop_class_uid).name != sop_class_uid
 
 
 class OtherObject(PiecesOnly):
-    """Acknowledged and let go."""
+    """An object that is acknowledged and discarded."""
 
     def write(self, _pieces: Sequence[memoryview]) -> None:
-        """Not looked at."""
+        """Ignore the bytes."""
 
     def commit(self) -> Taken:
-        """Counted here; images are counted when they have their rows."""
+        """Count the object here; images are counted when they have their rows."""
         telemetry.INSTANCES_RECEIVED.labels(outcome=Taken.OTHER_OBJECT.value).inc()
         return Taken.OTHER_OBJECT
 
     def close(self) -> None:
-        """There is nothing."""
+        """Do nothing: nothing is open."""

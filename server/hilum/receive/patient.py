@@ -1,4 +1,7 @@
-"""Whose image it is: Patient ID, its issuer, Study Instance UID and Accession Number of an encoded header, and nothing else of it."""
+"""The owner of an image: its patient, study and order, from an encoded header.
+
+Only Patient ID, its issuer, Study Instance UID and Accession Number are read.
+"""
 
 from __future__ import annotations
 
@@ -21,59 +24,77 @@ from hilum.receive.refusals import CannotUnderstand
 _SPECIFIC_CHARACTER_SET, _ACCESSION_NUMBER = 0x00080005, 0x00080050
 _PATIENT_ID, _ISSUER, _STUDY_INSTANCE_UID = 0x00100020, 0x00100021, 0x0020000D
 _BEGINNING_BYTES = 1 << 20
-# What every character set of DICOM writes alike: ASCII without what ISO_IR 13 has in the places of backslash and tilde.
+# The bytes that every character set of DICOM writes alike: ASCII without the places of backslash
+# and tilde, which ISO_IR 13 uses differently.
 _ALIKE = re.compile(rb"[ -\[\]-}\0]*")
 _CHARACTER_SETS = frozenset(term.encode() for term in python_encoding)
 
 
 class Owner(Protocol):
-    """To whom an object may belong."""
+    """A possible owner of an object."""
 
     def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
-        """Whether a header names it. Raises CannotUnderstand if it cannot be read so far."""
+        """Return whether a header names it. Raises CannotUnderstand if it cannot be read so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """The identity by which a patient is asked for. `issuer` None: whichever issued the ID."""
+    """The identity by which a patient is searched for. `issuer` None: any issuer of the ID."""
 
     patient_id: str
     issuer: str | None = None
 
     def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
-        """Whether a header names this patient. Raises CannotUnderstand if it cannot be read so far."""
+        """Return whether a header names this patient.
+
+        Raises CannotUnderstand if it cannot be read so far.
+        """
         wanted = self.patient_id
-        # Every character set of DICOM writes ASCII as ASCII: most headers are ruled out without being read.
+        # Every character set of DICOM writes ASCII as ASCII: most headers are ruled out without
+        # being parsed.
         if wanted.isascii() and wanted.encode() not in bytes(header):
             return False
         found = read_patient(header, transfer_syntax_uid)
         return found.patient_id == wanted and self.issuer in (None, found.issuer)
 
     def issuer_in(self, header: bytes | memoryview, transfer_syntax_uid: str) -> str:
-        """Who has issued the header's Patient ID; empty: it does not say. Raises CannotUnderstand."""
+        """Return the issuer of the header's Patient ID; empty: the header has none.
+
+        Raises CannotUnderstand.
+        """
         return read_patient(header, transfer_syntax_uid).issuer or ""
 
 
 @dataclass(frozen=True, slots=True)
 class OneStudy:
-    """The identity by which a study is asked for."""
+    """The identity by which a study is searched for."""
 
     study_instance_uid: str
 
     def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
-        """Whether a header names this study. Raises CannotUnderstand if it cannot be read so far."""
-        if self.study_instance_uid.encode() not in bytes(header):  # most headers are ruled out without being read
+        """Return whether a header names this study.
+
+        Raises CannotUnderstand if it cannot be read so far.
+        """
+        # most headers are ruled out without being parsed
+        if self.study_instance_uid.encode() not in bytes(header):
             return False
         return read_texts(header, transfer_syntax_uid, (_STUDY_INSTANCE_UID,)) == [self.study_instance_uid]
 
 
 def read_patient(header: bytes | memoryview, transfer_syntax_uid: str) -> Patient:
-    """Patient ID (0010,0020) and Issuer of Patient ID (0010,0021), empty where they are missing. Raises CannotUnderstand."""
+    """Return Patient ID (0010,0020) and Issuer of Patient ID (0010,0021), empty where missing.
+
+    Raises CannotUnderstand.
+    """
     return Patient(*read_texts(header, transfer_syntax_uid, (_PATIENT_ID, _ISSUER)))
 
 
 def identity_of(image: Instance) -> Identity:
-    """What the stored header of an image says of its patient and its order; nothing where it cannot be read so far."""
+    """Return the patient and the order in the stored header of an image.
+
+    It is empty where the header cannot be read so far.
+    """
     try:
         values = read_texts(image.header, image.transfer_syntax_uid, (_ACCESSION_NUMBER, _PATIENT_ID, _ISSUER))
     except CannotUnderstand:
@@ -82,15 +103,18 @@ def identity_of(image: Instance) -> Identity:
 
 
 def is_file_of(file: Path, owner: Owner) -> bool:
-    """Whether a stored object is of this patient or study. Raises CannotUnderstand, OSError."""
+    """Return whether a stored object is of this patient or study.
+
+    Raises CannotUnderstand, OSError.
+    """
     with file.open("rb") as stream:
         return is_object_of(stream.read(_BEGINNING_BYTES), owner)
 
 
 def is_object_of(encoded: bytes, owner: Owner) -> bool:
-    """Whether an encoded object, with its File Meta Information, is of this patient or study. Its beginning is enough.
+    """Return whether an encoded object is of this patient or study.
 
-    Raises CannotUnderstand.
+    The object has its File Meta Information; its beginning is enough. Raises CannotUnderstand.
     """
     beginning = memoryview(encoded)
     meta, start = file_meta.decode(beginning)
@@ -106,14 +130,17 @@ def _inflated(data_set: memoryview) -> bytes:
 
 
 def encodings_of(names: bytes) -> list[str]:
-    """Of the value of Specific Character Set (0008,0005): what Python calls them."""
+    """Return Python's names for the value of Specific Character Set (0008,0005)."""
     text = names.decode("ascii", "replace").replace("\0", " ")  # Python looks up no name with a NUL
     found: list[str] = convert_encodings([part.strip() for part in text.rstrip().split("\\")])
     return found
 
 
 def read_texts(header: bytes | memoryview, transfer_syntax_uid: str, tags: Sequence[int]) -> list[str]:
-    """Values of these elements, LO, SH or UI, empty where they are missing; the last is the highest tag. Raises CannotUnderstand."""
+    """Return the values of these elements, LO, SH or UI, empty where they are missing.
+
+    The last is the highest tag. Raises CannotUnderstand.
+    """
     encoding = encoding_of(transfer_syntax_uid)
     wanted = (_SPECIFIC_CHARACTER_SET, *tags)
     values = values_in(header, wanted, tags[-1]) if encoding is EXPLICIT_LITTLE else None
@@ -127,7 +154,7 @@ def read_texts(header: bytes | memoryview, transfer_syntax_uid: str, tags: Seque
 
 
 def _values(header: memoryview, encoding: Encoding, wanted: Container[int], last: int) -> dict[int, bytes]:
-    """As `values_in`, of any encoding. Raises CannotUnderstand."""
+    """Return the same as `values_in`, of any encoding. Raises CannotUnderstand."""
     values: dict[int, bytes] = {}
     for element in elements(header, encoding):
         if element.tag > last:
@@ -138,5 +165,5 @@ def _values(header: memoryview, encoding: Encoding, wanted: Container[int], last
 
 
 def text_of(value: bytes, encodings: list[str]) -> str:
-    """LO, SH: spaces around it do not count (PS3.5 6.2)."""
+    """Return the text of an LO or SH; spaces around it do not count (PS3.5 6.2)."""
     return without_escapes(decode_bytes(value, encodings, set()), encodings).strip(" \0")

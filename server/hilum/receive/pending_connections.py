@@ -17,9 +17,11 @@ class Pending(Protocol):
 
 
 class PendingConnections:
-    """Beyond the limit the oldest connection of the address that has most of them makes room.
+    """A limited set of connections.
 
-    A sender asks within milliseconds, so silent connections push out each other and nothing else.
+    Beyond the limit the oldest connection of the address with the most of them is dropped. A sender
+    sends its request within milliseconds, so silent connections replace each other and nothing
+    else.
     """
 
     def __init__(self, limit: int) -> None:
@@ -29,7 +31,7 @@ class PendingConnections:
         self._count = 0
 
     def enter(self, connection: Pending, address: str) -> None:
-        """From now on it has no association."""
+        """Add a connection that has no association from now on."""
         share = _share_of(address)
         with self._lock:
             dropped = self._oldest_of_the_most() if self._count >= self._limit else None
@@ -39,7 +41,7 @@ class PendingConnections:
             dropped.drop()
 
     def leave(self, connection: Pending, address: str) -> None:
-        """It has an association, or has ended. Idempotent."""
+        """Remove a connection that has an association, or has ended. Idempotent."""
         with self._lock:
             self._remove(_share_of(address), connection)
 
@@ -59,7 +61,7 @@ class PendingConnections:
 
 
 def _share_of(address: str) -> str:
-    """What counts as one address: of IPv6 a whole network."""
+    """Return the key that counts as one address: of IPv6 a whole network."""
     if ":" not in address:
         return address
     found = ipaddress.IPv6Address(address.partition("%")[0])

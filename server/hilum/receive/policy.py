@@ -1,4 +1,4 @@
-"""What is accepted from whom: pure decisions of the association negotiation (PS3.8 7.1, 9.3)."""
+"""Decisions of the association negotiation, by sender (PS3.8 7.1, 9.3), pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Final
 from hilum.receive.terms import Terms, TermsTable
 from hilum.settings import Receive, Sender
 
-# PS3.8 Table 9-21: rejected-transient, by the service provider (presentation), local-limit-exceeded. Senders come back.
+# PS3.8 Table 9-21: rejected-transient, by the service provider (presentation),
+# local-limit-exceeded. Senders come back.
 LATER: Final = (2, 3, 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """An A-ASSOCIATE-RJ (PS3.8 Table 9-21), and what the sender should change."""
+    """An A-ASSOCIATE-RJ (PS3.8 Table 9-21), and the change that the sender should make."""
 
     result: int
     source: int
@@ -29,7 +30,7 @@ FAILED: Final = Rejection(*LATER, "internal_error", "The receiver could not judg
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Associations that are open. `of_address` is of this process, the others are of all processes."""
+    """Open associations. `of_address` is of this process, the others are of all processes."""
 
     everybody: int = 0
     of_sender: int = 0
@@ -37,7 +38,7 @@ class Open:
 
 
 class Policy:
-    """Made once from the settings; asked by any number of threads."""
+    """The rules, made once from the settings, for any number of threads."""
 
     def __init__(self, receive: Receive, senders: Mapping[str, Sender]) -> None:
         self._maximum, self._maximum_of_address = receive.maximum_associations, receive.maximum_associations_of_address
@@ -47,11 +48,11 @@ class Policy:
         self._of_each_range = tuple({terms.peers: terms for terms in everybody}.values())
 
     def terms(self, calling_ae_title: str) -> Terms:
-        """What holds for this sender."""
+        """Return the terms of this sender."""
         return self._terms.of(calling_ae_title)
 
     def stranger(self, peer_address: str) -> Rejection | None:
-        """Why an association from this address is rejected whatever its AE Titles are, or None."""
+        """Return the rejection of an address that no AE Title may use, or None."""
         if any(terms.is_near(peer_address) for terms in self._of_each_range):
             return None
         advice = "This address is not in receive.peers, nor in peers of a section of senders: send from one that is, or add it there."
@@ -65,9 +66,10 @@ class Policy:
         already: Open | None = None,
         certificate_names: frozenset[str] = frozenset(),
     ) -> Rejection | None:
-        """Why this association must not be, or None. AE Titles compare without surrounding spaces (PS3.5 6.2, VR AE).
+        """Return the rejection of an association, or None.
 
-        `certificate_names`: those of the certificate that the peer has shown (`tls.certificate_names`).
+        AE Titles are compared without surrounding spaces (PS3.5 6.2, VR AE). `certificate_names`:
+        those of the peer's certificate (`tls.certificate_names`).
         """
         terms = self.terms(calling)
         return (
@@ -110,7 +112,10 @@ class Policy:
 
 
 def _stranger(peer_address: str, terms: Terms) -> Rejection | None:
-    """PS3.8 Table 9-21 has no diagnostic for addresses: 1, no reason given."""
+    """Return the rejection of an address.
+
+    PS3.8 Table 9-21 has no diagnostic for addresses: 1, no reason given.
+    """
     if terms.is_near(peer_address):
         return None
     advice = f"This address is not in {terms.key('peers')}: send from one that is, or add it there."
@@ -118,7 +123,10 @@ def _stranger(peer_address: str, terms: Terms) -> Rejection | None:
 
 
 def _wrong_certificate(names: frozenset[str], terms: Terms) -> Rejection | None:
-    """PS3.8 Table 9-21 knows no certificates either: the Calling AE Title is not this peer's to use."""
+    """Return the rejection of a certificate.
+
+    PS3.8 Table 9-21 has no certificates either: this peer may not use the Calling AE Title.
+    """
     if not terms.certificate_names or terms.certificate_names & names:
         return None
     advice = (
@@ -137,5 +145,5 @@ def _wrong_called(called: str, terms: Terms) -> Rejection | None:
 
 
 def supported(abstract_syntaxes: Iterable[str], terms: Terms) -> Mapping[str, Sequence[str]]:
-    """Of the proposed SOP Classes those that are accepted, with the Transfer Syntaxes in order of preference."""
+    """Return the accepted SOP Classes, with their Transfer Syntaxes in order of preference."""
     return {abstract: syntaxes for abstract in abstract_syntaxes if (syntaxes := terms.syntaxes_of(abstract))}

@@ -1,4 +1,4 @@
-"""What an object is to us: an image to store, a document of our own that comes back, a rejection note, or nothing that we keep."""
+"""The kind of an object: an image, a returned document of our own, a rejection note, or other."""
 
 from __future__ import annotations
 
@@ -26,31 +26,36 @@ from hilum.store.ledger import Ledger
 
 _log = telemetry.logger("receive")
 
-_OUR_ARC = "2.25."  # every UID of ours is derived from a UUID (PS3.5 B.2), so the others need not be looked up
+# every UID of ours is derived from a UUID (PS3.5 B.2), so the others need not be looked up
+_OUR_ARC = "2.25."
 
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """How our documents say who made them: Manufacturer (0008,0070), Device Serial Number (0018,1000)."""
+    """The origin in our documents.
+
+    It is Manufacturer (0008,0070) and Device Serial Number (0018,1000).
+    """
 
     manufacturer: str
     serial: str
 
 
 class Reception:
-    """Takes requests from any number of threads."""
+    """The intake of objects, for any number of threads."""
 
     def __init__(self, intake: Intake, ledger: Ledger, maker: Maker, policy: Policy) -> None:
         self._intake, self._ledger, self._maker, self._policy = intake, ledger, maker, policy
 
     def begin(self, command: StoreCommand) -> Arriving:
-        """An object that comes in piece by piece; close it. Raises Refusal."""
+        """Return a new object in transit; close it. Raises Refusal."""
         return Arriving(command, self.taker, self.unread_taker)
 
     def unread_taker(self, command: StoreCommand, problem: CannotUnderstand | None) -> Taker | None:
-        """Who takes an object without its header, at once or after a `problem` with it; None: nobody.
+        """Return the taker of an object without its header; None: there is none.
 
-        What may be an image or a rejection note has to be readable. A report has not: ours are.
+        It is called at once, and after a `problem` with the header. Possible images and rejection
+        notes have to be readable. Reports need not be, because they may be ours.
         """
         sop_class = command.meta.sop_class_uid
         is_let_go = self._policy.terms(command.meta.calling_ae_title).discards_others and is_other(sop_class) and is_known(sop_class)
@@ -59,7 +64,7 @@ class Reception:
         return OtherObject()
 
     def taker(self, command: StoreCommand, header: Header) -> Taker:
-        """Who takes an object, now that its header is known. Raises Refusal."""
+        """Return the taker of an object with a known header. Raises Refusal."""
         sop_class, terms = command.meta.sop_class_uid, self._policy.terms(command.meta.calling_ae_title)
         if sop_class == KEY_OBJECT_SELECTION:
             self._intake.require_room(0)
@@ -75,7 +80,10 @@ class Reception:
         raise SopClassNotNegotiated(*advise_on_object(sop_class, terms))
 
     def _is_ours(self, header: Header) -> bool:
-        """The loop guard (promise 7): by what the header says, and by UID where an archive has changed the header."""
+        """Return whether the object is our own, so that a returned report is not read as input.
+
+        The header decides, and the UID where an archive has changed the header.
+        """
         if Maker(header.manufacturer, header.device_serial_number) == self._maker:
             return True
         try:
@@ -85,24 +93,25 @@ class Reception:
 
 
 class _OwnDocument(PiecesOnly):
-    """Acknowledged and forgotten."""
+    """An own document that is acknowledged and discarded."""
 
     def write(self, _pieces: Sequence[memoryview]) -> None:
-        """Not looked at."""
+        """Ignore the bytes."""
 
     def commit(self) -> Taken:
-        """Counted here; images are counted when they have their rows."""
+        """Count the object here; images are counted when they have their rows."""
         telemetry.INSTANCES_RECEIVED.labels(outcome=Taken.OWN_DOCUMENT.value).inc()
         return Taken.OWN_DOCUMENT
 
     def close(self) -> None:
-        """There is nothing."""
+        """Do nothing: nothing is open."""
 
 
 class _Note(PiecesOnly):
-    """A rejection note. Its effect is rows, which are durable when the ledger has committed them; its bytes are not kept.
+    """A rejection note, whose effect is rows; its bytes are not kept.
 
-    A note from a sender that may not reject is acknowledged as well: a failure would let routers send it again for ever.
+    The rows are durable when the ledger has committed them. A note from a sender that may not
+    reject is acknowledged as well: after a failure routers would send it again forever.
     """
 
     def __init__(self, meta: FileMeta, ledger: Ledger, terms: Terms) -> None:
@@ -110,17 +119,17 @@ class _Note(PiecesOnly):
         self._data_set = bytearray()
 
     def write(self, pieces: Sequence[memoryview]) -> None:
-        """Raises CannotUnderstand for a document that is larger than any."""
+        """Take the next bytes. Raises CannotUnderstand for a document that is too large."""
         for piece in pieces:
             self._data_set += piece
         if len(self._data_set) > MAXIMUM_HEADER_BYTES:
             raise CannotUnderstand("A Key Object Selection document of more than 16 MiB")
 
     def commit(self) -> Taken:
-        """Raises Refusal."""
+        """Reject the images of the note. Raises Refusal."""
         try:
             rejections = read_note(self._meta, self._data_set, holds_for_all=self._terms.may_reject is True)
-        except NotForUs:  # it is of another title
+        except NotForUs:  # it has another title
             if not self._terms.discards_others:
                 raise
             return OtherObject().commit()
@@ -136,10 +145,10 @@ class _Note(PiecesOnly):
         return taken
 
     def _reject(self, rejections: Sequence[Rejection]) -> tuple[int, int]:
-        """How many images it takes out of results, and how many stay because the sender may not reject them."""
+        """Return how many images leave results, and how many the sender may not reject."""
         if self._terms.may_reject is False:
             return 0, len(rejections)
         return self._ledger.reject(rejections), self._ledger.count_of_others(rejections)
 
     def close(self) -> None:
-        """There is nothing."""
+        """Do nothing: nothing is open."""

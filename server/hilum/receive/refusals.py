@@ -1,7 +1,8 @@
-"""Why a C-STORE request fails, and with which status: the one table from exception to DIMSE status.
+"""Refusals of C-STORE requests: the only table from exception to DIMSE status.
 
-PS3.4 B.2.3, Table B.2-1 (and GG.4.1 for non-patient objects): A7xx out of resources, A9xx data set does not match SOP Class,
-Cxxx cannot understand. Senders come back after A7xx and give an object up after the others.
+PS3.4 B.2.3, Table B.2-1 (and GG.4.1 for non-patient objects): A7xx out of resources, A9xx data set
+does not match SOP Class, Cxxx cannot understand. Senders come back after A7xx and give an object up
+after the others.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ COMMENT_LENGTH = 64  # Error Comment (0000,0902) is LO, PS3.5 Table 6.2-1
 
 
 class Refusal(Exception):
-    """A request that must not be acknowledged. The comment tells the sender what to change, without patient data.
+    """A request that must not be acknowledged.
 
-    `advice`: the same where a sentence has room, empty: the comment. On the wire a comment is cut to `COMMENT_LENGTH`.
+    `comment`: the change that the sender should make, without patient data; on the wire it is cut
+    to `COMMENT_LENGTH`. `advice`: the same as a sentence, empty: the comment.
     """
 
     def __init__(self, comment: str, advice: str = "") -> None:
@@ -23,11 +25,11 @@ class Refusal(Exception):
 
 
 class OutOfResources(Refusal):
-    """Nothing is wrong with the object: send it again later."""
+    """A lack of resources, not a fault of the object: send it again later."""
 
 
 class TooLarge(OutOfResources):
-    """The same status on the wire, and no use in sending it again."""
+    """An object over the size limit: the same status, but sending it again does not help."""
 
 
 class DataSetDoesNotMatch(Refusal):
@@ -35,11 +37,11 @@ class DataSetDoesNotMatch(Refusal):
 
 
 class CannotUnderstand(Refusal):
-    """The data set cannot be read, or does not say what it is."""
+    """The data set cannot be read, or does not identify itself."""
 
 
 class HeaderTooComplex(CannotUnderstand):
-    """More elements, items or levels than are read; more bytes of the data set cannot help."""
+    """The header has too many elements, items or levels; more bytes cannot help."""
 
 
 class SopClassNotNegotiated(Refusal):
@@ -47,7 +49,10 @@ class SopClassNotNegotiated(Refusal):
 
 
 class NotForUs(Refusal):
-    """An object of a class that is accepted for our own documents or for rejection notes only, and is neither."""
+    """An object of a class that is accepted only for own documents or rejection notes.
+
+    The object is neither.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +72,19 @@ _STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (OutOfResources, 0xA700),
     (DataSetDoesNotMatch, 0xA900),
     (SopClassNotNegotiated, 0x0122),  # PS3.7 9.1.1.1.9: Refused: SOP Class Not Supported
-    (NotForUs, 0x0122),  # its class is not supported for what others make; never 0xA7xx: to send it again helps nobody
+    # its class is not supported for documents of others; never 0xA7xx: sending it again does not
+    # help
+    (NotForUs, 0x0122),
     (CannotUnderstand, 0xC000),
-    (OSError, 0xA700),  # disk full, quota, read-only, input/output error: another time or another disk helps
+    # disk full, quota, read-only, input/output error: another time or another disk helps
+    (OSError, 0xA700),
     (MemoryError, 0xA700),
     (Exception, 0xC000),
 )
 
 
 def answer(error: Exception) -> Answer:
-    """The status and the comment for what went wrong."""
+    """Return the status and the comment for an error."""
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
     return Answer(status, _comment(error)[:COMMENT_LENGTH])
 

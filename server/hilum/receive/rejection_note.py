@@ -1,4 +1,7 @@
-"""Rejection notes (IHE Imaging Object Change Management): Key Object Selection documents whose title says why images are rejected."""
+"""Rejection notes (IHE Imaging Object Change Management).
+
+They are Key Object Selection documents whose title gives the reason of the rejection.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from hilum.receive.header import is_like_uid
 from hilum.receive.refusals import CannotUnderstand, HeaderTooComplex, NotForUs
 from hilum_preprocessing.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 
-# CID 7010 Key Object Selection Document Title (PS3.16), those that IHE RAD TF-2 4.66 gives a meaning to.
+# CID 7010 Key Object Selection Document Title (PS3.16), those with a meaning in IHE RAD TF-2 4.66.
 TITLES: Final[Mapping[str, RemovalReason]] = {
     "113001": RemovalReason.QUALITY,
     "113037": RemovalReason.PATIENT_SAFETY,
@@ -26,7 +29,7 @@ TITLES: Final[Mapping[str, RemovalReason]] = {
     "113039": RemovalReason.RETENTION_EXPIRED,
 }
 _MAXIMUM_REFERENCES: Final = 10_000
-# What pydicom raises where a broken byte leads it.
+# Errors of pydicom for broken bytes.
 _UNREADABLE: Final = (
     ValueError,
     TypeError,
@@ -43,7 +46,7 @@ _UNREADABLE: Final = (
 
 
 def read_note(meta: FileMeta, data_set: bytes | bytearray, *, holds_for_all: bool = False) -> list[Rejection]:
-    """The images that a note rejects, at least one; `holds_for_all`: see Rejection.
+    """Return the images that a note rejects, at least one; `holds_for_all`: see Rejection.
 
     Raises NotForUs for key objects of other titles, CannotUnderstand.
     """
@@ -72,7 +75,10 @@ def _rejections(note: Dataset, meta: FileMeta, *, holds_for_all: bool) -> list[R
 
 
 def _reason(note: Dataset) -> RemovalReason:
-    """By Document Title, Concept Name Code Sequence (0040,A043) of the root (PS3.3 C.17.3)."""
+    """Return the reason by Document Title, the root's Concept Name Code Sequence (0040,A043).
+
+    See PS3.3 C.17.3.
+    """
     titles = list(note.get("ConceptNameCodeSequence") or ())
     title = titles[0] if len(titles) == 1 else Dataset()
     reason = TITLES.get(str(title.get("CodeValue", ""))) if title.get("CodingSchemeDesignator") == "DCM" else None
@@ -82,7 +88,10 @@ def _reason(note: Dataset) -> RemovalReason:
 
 
 def _studies(note: Dataset) -> Iterator[tuple[str, str]]:
-    """SOP Instance UID to Study Instance UID, from Current Requested Procedure Evidence Sequence (PS3.3 C.17.6.2)."""
+    """Return Study Instance UIDs by SOP Instance UID, from the evidence sequence.
+
+    It is Current Requested Procedure Evidence Sequence (PS3.3 C.17.6.2).
+    """
     for study in note.get("CurrentRequestedProcedureEvidenceSequence", []):
         for series in study.get("ReferencedSeriesSequence", []):
             for uid in _references(series):
@@ -90,6 +99,6 @@ def _studies(note: Dataset) -> Iterator[tuple[str, str]]:
 
 
 def _references(item: Dataset) -> Iterator[str]:
-    """Referenced SOP Sequence (0008,1199)."""
+    """Return the UIDs of Referenced SOP Sequence (0008,1199)."""
     for reference in item.get("ReferencedSOPSequence", []):
         yield str(reference.ReferencedSOPInstanceUID)

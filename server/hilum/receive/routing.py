@@ -1,4 +1,4 @@
-"""What shall happen with received instances: sender and route of their study decide, and those are of its first image."""
+"""The handling of received instances: sender and route of their study's first image decide."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Titles = tuple[str, str]  # the Calling and the Called AE Title
 def arrivals_of(
     instances: Sequence[Instance], settings: Settings, known: Callable[[Collection[str]], Mapping[str, Titles]]
 ) -> list[Arrival]:
-    """In their order. `known` says of studies that have a row between which AE Titles their first image went."""
+    """Return the arrivals, in the order of the instances.
+
+    `known` returns, for studies with a row, the AE Titles of their first image.
+    """
     deciding: dict[str, Titles] = {}
     if settings.routes or settings.senders:
         deciding.update(known({instance.study_instance_uid for instance in instances}))
@@ -26,7 +29,7 @@ def arrivals_of(
 
 
 def arrival_of(instance: Instance, settings: Settings) -> Arrival:
-    """One instance, as the first of its study."""
+    """Return the arrival of one instance, as the first of its study."""
     return _arrival(instance, settings.handling_of(*_titles(instance)), settings)
 
 
@@ -37,7 +40,8 @@ def _arrival(instance: Instance, handling: Handling, settings: Settings) -> Arri
         releases=handling.releases,
         quiet_seconds=handling.quiet_seconds,
         maximum_wait_seconds=handling.maximum_wait_seconds,
-        may_correct=settings.sender(instance.calling_ae_title).may_correct,  # not that of the study: this one brings the header
+        # of this sender, not of the study's: this one brings the header
+        may_correct=settings.sender(instance.calling_ae_title).may_correct,
     )
 
 

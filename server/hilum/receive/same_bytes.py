@@ -1,4 +1,4 @@
-"""Whether two files hold the same data set, or the same pixels: looked at before any is deleted."""
+"""Comparison of the data sets, or the pixels, of two files, before any is deleted."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ _CHUNK_BYTES = 1 << 20
 
 
 def is_same_data_set(one: Path, other: Path) -> bool:
-    """Byte by byte, whatever stands before it. Raises CannotUnderstand, OSError."""
+    """Return whether the data sets are equal byte by byte. Raises CannotUnderstand, OSError.
+
+    The bytes before the data sets do not count.
+    """
     with one.open("rb") as ours, other.open("rb") as theirs:
         return all(a == b for a, b in _pairs(_data_set(ours), _data_set(theirs)))
 
 
 def _pairs(one: Iterator[bytes], other: Iterator[bytes]) -> Iterator[tuple[bytes, bytes]]:
-    """Up to the end of the longer one."""
+    """Return pairs up to the end of the longer one."""
     while (pair := (next(one, b""), next(other, b""))) != (b"", b""):
         yield pair
 
@@ -36,12 +39,12 @@ def _data_set(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def fingerprints(file: Path) -> tuple[str, str]:
-    """SHA-256 of the data set, and of its Pixel Data. Raises CannotUnderstand, OSError."""
+    """Return SHA-256 of the data set, and of its Pixel Data. Raises CannotUnderstand, OSError."""
     return hashed(file, hashlib.sha256)
 
 
 def sha256_of(file: Path) -> str:
-    """Of the data set. Raises CannotUnderstand, OSError."""
+    """Return SHA-256 of the data set. Raises CannotUnderstand, OSError."""
     digest = hashlib.sha256()
     with file.open("rb") as stream:
         for chunk in _data_set(stream):
@@ -50,7 +53,7 @@ def sha256_of(file: Path) -> str:
 
 
 def digest_of(file: Path, seed: int) -> str:
-    """As rows have it, of the data set alone. Raises CannotUnderstand, OSError."""
+    """Return the digest of rows, of the data set alone. Raises CannotUnderstand, OSError."""
     digest = xxhash.xxh3_128(seed=seed)
     with file.open("rb") as stream:
         for chunk in _data_set(stream):

@@ -1,4 +1,7 @@
-"""The scan, at start and by the housekeeper: what a crash left in `unindexed` becomes rows, or is swept if it was never acknowledged."""
+"""The scan of `unindexed`, at start and by the housekeeper, for files left by a crash.
+
+Acknowledged files become rows; the others are swept.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +24,19 @@ _LEFT_BY_ANOTHER = "another user has left it: `hilum check` (files) says what to
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a scan found."""
+    """The outcome of a scan."""
 
     swept: int
     outcomes: Counter[RecordOutcome] = field(default_factory=Counter)
 
 
 def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Iterable[str] | None = None) -> Recovered:
-    """Sweep and index the folders of those of these processes (None: of all) that are dead, on whichever host they were. Idempotent.
+    """Sweep and index the folders of dead processes, on any host. Idempotent.
 
-    All of them in the order in which their files came: of two under one SOP Instance UID the first pixels and the last header hold.
-    A file whose row is committed already is settled only; one that is no DICOM goes to quarantine. Raises SQLAlchemyError, OSError.
+    `processes` None: all. The files are indexed in the order in which they came: of two under one
+    SOP Instance UID the first pixels and the last header hold. A file whose row is committed
+    already is settled only; one that is no DICOM goes to quarantine. Raises SQLAlchemyError,
+    OSError.
     """
     with contextlib.ExitStack() as held:
         swept, ours = 0, list[str]()
@@ -41,7 +46,8 @@ def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Ite
                     if not one.enter_context(archive.held(process)):
                         continue
                     swept += archive.sweep(process)
-                except PermissionError as error:  # the others are not to wait for it, nor the server's start
+                # neither the others nor the server's start may wait for it
+                except PermissionError as error:
                     _log.error("not_recovered", process=process, problem=error.strerror, advice=_LEFT_BY_ANOTHER)
                     continue
                 if any(True for _ in archive.unindexed(process)):  # the others may begin meanwhile
@@ -54,9 +60,10 @@ def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Ite
 
 
 def abandoned(archive: Archive, before: float) -> list[str]:
-    """Processes with complete objects in whose folders nothing has happened since `before`, in seconds since the epoch.
+    """Return processes with complete objects whose folders have not changed since `before`.
 
-    Whether they live is for `recover` to see, which leaves a trace of each try: so it is asked about these alone, not about all.
+    `before`: seconds since the epoch. `recover` finds out whether they are alive. It leaves a trace
+    of each try, so it is called for these alone, not for all.
     """
     oldest = {process: next(archive.unindexed(process), None) for process in archive.processes()}
     return [process for process, file in oldest.items() if file is not None and _touched_at(file.parent) < before]

@@ -1,4 +1,4 @@
-"""A C-STORE-RQ, or the file that stands for one, and whether its parts speak of one object."""
+"""A C-STORE-RQ, or the file in place of one, and whether its parts are about one object."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hilum.receive.refusals import DataSetDoesNotMatch, SopClassNotNegotiated
 
 @dataclass(frozen=True, slots=True)
 class StoreCommand:
-    """A C-STORE-RQ without its data set: what the command said, and the SOP Class of its Presentation Context.
+    """A C-STORE-RQ without its data set, and the SOP Class of its Presentation Context.
 
-    `association`: on which it came, where that is traced.
-    Of a file the File Meta Information speaks for the command (PS3.10 7.1), and who reads a refusal has that before him.
+    `association`: the one on which it came, where that is traced. For a file the File Meta
+    Information takes the place of the command (PS3.10 7.1), and a refusal refers to it.
     """
 
     meta: FileMeta
@@ -26,11 +26,11 @@ class StoreCommand:
 
     @classmethod
     def of_file(cls, meta: FileMeta, association: tracing.Association | None = None) -> Self:
-        """As if a file had come by C-STORE."""
+        """Return the command for a file, as if it had come by C-STORE."""
         return cls(meta, meta.sop_class_uid, association, is_file=True)
 
     def require_consistent(self) -> None:
-        """The command and its Presentation Context must speak of one SOP Class. Raises Refusal."""
+        """Raise Refusal unless the command and its Presentation Context have one SOP Class."""
         if self.meta.sop_class_uid != self.context_sop_class_uid:
             raise SopClassNotNegotiated("The command names another SOP Class than its context")
         if problem := problem_of_uid(self.meta.sop_instance_uid):
@@ -38,7 +38,10 @@ class StoreCommand:
             raise DataSetDoesNotMatch(f"{name} {problem}")
 
     def require_match(self, header: Header) -> None:
-        """The command and the data set must speak of one object (PS3.4 B.2.3, A9xx), by UIDs. Raises Refusal."""
+        """Raise Refusal unless the command and the data set are about one object, by UIDs.
+
+        See PS3.4 B.2.3, A9xx.
+        """
         header.require_uids()
         if header.sop_class_uid != self.meta.sop_class_uid:
             raise self._mismatch("SOP Class UID (0008,0016)", "(0002,0002)")

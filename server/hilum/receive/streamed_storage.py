@@ -1,4 +1,7 @@
-"""The Storage SCP of one association (PS3.4 annex B) behind the streaming loop: pieces of data sets in, statuses out."""
+"""The Storage SCP of one association (PS3.4 annex B), called by the streaming loop.
+
+It takes pieces of data sets and returns statuses.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +23,14 @@ _Arguments = TypeVarTuple("_Arguments")
 
 
 class StreamedStorage:
-    """Receives on the association's thread."""
+    """The provider of C-STORE, on the association's thread."""
 
     def __init__(self, account: Account, reception: Reception) -> None:
         self._account, self._reception = account, reception
         self._verdicts = Verdicts(account)
 
     def begin(self, command: Command, context: Context) -> StreamedObject:
-        """A C-STORE-RQ (PS3.7 9.1.1)."""
+        """Begin a C-STORE-RQ (PS3.7 9.1.1)."""
         problem = problem_of_command(command.sop_class_uid, command.sop_instance_uid, command.priority)
         return StreamedObject(self._reception, self._command(command, context), self._verdicts, problem)
 
@@ -44,7 +47,10 @@ class StreamedStorage:
 
 
 class StreamedObject:
-    """One data set on its way in. After the first problem its bytes are let go, and the last one brings the answer."""
+    """One data set in transit.
+
+    After the first problem its bytes are discarded, and the response follows the last one.
+    """
 
     def __init__(self, reception: Reception, command: StoreCommand, verdicts: Verdicts, problem: Exception | None) -> None:
         self._began = time.monotonic()
@@ -57,22 +63,22 @@ class StreamedObject:
         self._arriving = reception.begin(command)
 
     def write(self, pieces: Sequence[memoryview]) -> None:
-        """The next bytes."""
+        """Take the next bytes."""
         if self._arriving is not None:
             self._attempt(self._arriving.write, pieces)
 
     @property
     def reads_after(self) -> int | None:
-        """Never after a problem."""
+        """See `streaming.provider.Incoming`; None after a problem."""
         return None if self._arriving is None else self._arriving.reads_after
 
     def receive(self, unread: Unread, size: int) -> None:
-        """The next bytes, from the connection itself."""
+        """Take the next bytes, from the connection itself."""
         if self._arriving is not None:
             self._attempt(self._arriving.receive, unread, size)
 
     def finish(self) -> Verdict:
-        """Make it durable, or say why not."""
+        """Return the status: success when the object is durable, else the failure."""
         if self._arriving is not None:
             self._attempt(self._commit, self._arriving)
         if self._problem is None:
@@ -88,12 +94,12 @@ class StreamedObject:
             return
         try:
             step(*arguments)
-        except Exception as error:  # noqa: BLE001 - the C-STORE edge: the sender gets a status, whatever went wrong
+        except Exception as error:  # noqa: BLE001 - the edge of C-STORE: the sender gets a status for any error
             self._problem = error
             self.close()
 
     def close(self) -> None:
-        """Whatever was not acknowledged vanishes."""
+        """Remove all bytes of an unacknowledged object."""
         if self._arriving is not None:
             self._arriving.close()
         self._arriving = None

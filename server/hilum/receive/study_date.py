@@ -1,4 +1,4 @@
-"""When a study was made: Study Date (0008,0020) of an encoded header, and a range of such dates."""
+"""The date of a study: Study Date (0008,0020) of an encoded header, and a range of dates."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _FORMATS = {8: "%Y%m%d", 10: "%Y.%m.%d"}  # PS3.5 6.2, VR DA, and as ACR-NEMA ha
 
 @dataclass(frozen=True, slots=True)
 class StudyDates:
-    """From the first to the last day, both included; None: no bound."""
+    """A range of days, both included; None: no bound."""
 
     first: date | None = None
     last: date | None = None
 
     def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
-        """Whether a header's Study Date lies in the range; not one without a date.
+        """Return whether a header's Study Date is in the range; False without a date.
 
         Raises CannotUnderstand if it cannot be read so far.
         """
@@ -28,12 +28,12 @@ class StudyDates:
 
 
 def read_study_date(header: bytes | memoryview, transfer_syntax_uid: str) -> str:
-    """Study Date as it stands in a header, empty where it is missing. Raises CannotUnderstand."""
+    """Return Study Date as in the header, empty where it is missing. Raises CannotUnderstand."""
     return read_texts(header, transfer_syntax_uid, (_STUDY_DATE,))[0]
 
 
 def date_of(text: str) -> date | None:
-    """The day of a value of the VR DA; None: it is no date."""
+    """Return the day of a value of the VR DA; None: it is no date."""
     if (form := _FORMATS.get(len(text))) is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Who takes an object, and what became of it."""
+"""Takers: the place of a received object (archive, discard, rejection note), and its outcome."""
 
 from __future__ import annotations
 
@@ -15,33 +15,40 @@ NOTE_NOT_PERMITTED: Final = (
 
 
 class Taken(StrEnum):
-    """What became of a request that is answered with Success."""
+    """The outcome of a request with the response Success."""
 
     IMAGE = "image"
     OWN_DOCUMENT = "own_document"
     REJECTION_NOTE = "rejection_note"
     OTHER_OBJECT = "other_object"  # no image, and not kept
-    NOTE_NOT_PERMITTED = "rejection_note_not_permitted"  # it names images of other senders, which stay in use
+    # it names images of other senders, which stay in use
+    NOTE_NOT_PERMITTED = "rejection_note_not_permitted"
 
 
 class Taker(Protocol):
-    """Takes one data set piece by piece. The pieces are overwritten when `write` has returned."""
+    """A taker of one data set, piece by piece.
+
+    The pieces are overwritten when `write` has returned.
+    """
 
     @property
     def is_receiver(self) -> bool:
-        """Whether `receive` may take anything."""
+        """Whether `receive` may take any bytes."""
 
     def receive(self, unread: Unread, size: int) -> None:
-        """Of PDUs with `size` bytes of the data set each, as many as it likes to read by itself. Raises Refusal, OSError."""
+        """Read as many bytes as it chooses. Raises Refusal, OSError.
+
+        The PDUs have `size` bytes of the data set each.
+        """
 
     def write(self, pieces: Sequence[memoryview]) -> None:
-        """The next bytes. Raises Refusal, OSError."""
+        """Take the next bytes. Raises Refusal, OSError."""
 
     def commit(self) -> Taken:
-        """There were no more bytes: return when the object may be acknowledged. Raises Refusal, OSError."""
+        """Return when the complete object may be acknowledged. Raises Refusal, OSError."""
 
     def close(self) -> None:
-        """Leave nothing that was not committed. Once."""
+        """Remove all bytes that were not committed. Once."""
 
 
 class PiecesOnly:
@@ -50,5 +57,5 @@ class PiecesOnly:
     is_receiver = False
 
     def receive(self, unread: Unread, size: int) -> None:
-        """Nobody asks it to."""
+        """Raise NotImplementedError: it is never called."""
         raise NotImplementedError

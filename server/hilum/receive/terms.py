@@ -1,4 +1,4 @@
-"""What holds for each sender: its section of the settings where that says something, else what holds for all."""
+"""The terms of each sender: its section of the settings, and the general settings for the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hilum.receive.other_objects import TRANSFER_SYNTAXES_OF_OTHERS, is_other
 from hilum.settings import Receive, Sender
 
 STORAGE_SOP_CLASSES: tuple[str, ...] = tuple(IMAGE_SOP_CLASSES.values())
-# Accepted from everybody so that what comes back can be acknowledged and discarded (promise 7).
+# Accepted from all senders, so that returned reports can be acknowledged and discarded.
 REPORT_SOP_CLASSES: tuple[str, ...] = (
     uid.Comprehensive3DSRStorage,
     uid.ComprehensiveSRStorage,
@@ -34,11 +34,12 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What one Calling AE Title may do, and which settings say so.
+    """The rights of one Calling AE Title, and the settings that define them.
 
-    `peers`: empty is any. `maximum_associations`: None is no limit of its own. `accepted`: by SOP Class the Transfer Syntaxes, both as
-    UIDs, in order of preference. `may_reject`: as in the settings. `discards_others`: objects that are no images are acknowledged and
-    let go. `certificate_names`: one of them must be in its certificate; empty: it needs none.
+    `peers`: empty is any. `maximum_associations`: None is no limit of its own. `accepted`: by SOP
+    Class the Transfer Syntaxes, both as UIDs, in order of preference. `may_reject`: as in the
+    settings. `discards_others`: objects that are no images are acknowledged and discarded.
+    `certificate_names`: one of them must be in its certificate; empty: it needs none.
     """
 
     section: str
@@ -54,29 +55,32 @@ class Terms:
     certificate_names: frozenset[str]
 
     def key(self, name: str) -> str:
-        """The setting that somebody has to change."""
+        """Return the setting that a person has to change."""
         return f"{self.section}.{name}" if name in self.own else _FOR_ALL.get(name, f"receive.{name}")
 
     def syntaxes_of(self, sop_class: str) -> tuple[str, ...]:
-        """Transfer Syntaxes in which objects of this class are taken, in order of preference; empty: they are not."""
+        """Return the Transfer Syntaxes in which objects of this class are taken, preferred first.
+
+        It is empty where such objects are not taken.
+        """
         if (found := self.accepted.get(sop_class)) is not None:
             return found
         return TRANSFER_SYNTAXES_OF_OTHERS if self.discards_others and is_other(sop_class) else ()
 
     def is_near(self, peer_address: str) -> bool:
-        """Whether it may come from there."""
+        """Return whether it may come from this address."""
         return not self.peers or any(_address(peer_address) in network for network in self.peers)
 
 
 class TermsTable:
-    """Looked up by Calling AE Title, without the spaces around it (PS3.5 6.2, VR AE)."""
+    """The terms by Calling AE Title, without the spaces around it (PS3.5 6.2, VR AE)."""
 
     def __init__(self, receive: Receive, senders: Mapping[str, Sender]) -> None:
         self.for_all = _terms("", Sender(), receive)
         self.by_sender = {title: _terms(f"senders.{title}", sender, receive) for title, sender in senders.items()}
 
     def of(self, calling_ae_title: str) -> Terms:
-        """What holds for this one."""
+        """Return the terms of this sender."""
         return self.by_sender.get(calling_ae_title.strip(), self.for_all)
 
 
@@ -103,6 +107,6 @@ def _uids(keywords: Iterable[str], table: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _address(text: str) -> Address:
-    """As the socket says it: an IPv4 peer of an IPv6 socket is mapped."""
+    """Return the address of a socket; an IPv4 peer of an IPv6 socket is mapped."""
     found = ipaddress.ip_address(text)
     return getattr(found, "ipv4_mapped", None) or found

@@ -1,4 +1,4 @@
-"""Threads that log under the name of their process, and what is said of one that fails."""
+"""Threads that log under the name of their process, and the log of their failures."""
 
 from __future__ import annotations
 
@@ -12,14 +12,17 @@ _log = telemetry.logger("receive")
 
 
 def start_thread(name: str, target: Callable[..., object], *arguments: object) -> threading.Thread:
-    """A running daemon thread with a copy of our context: the process's name is in it, and a thread does not inherit it."""
+    """Return a running daemon thread with a copy of our context.
+
+    The process's name is in the context, and a thread does not inherit it.
+    """
     thread = threading.Thread(target=contextvars.copy_context().run, args=(target, *arguments), name=name, daemon=True)
     thread.start()
     return thread
 
 
 def log_failures() -> None:
-    """Threads that end with an exception say so in the log."""
+    """Log threads that end with an exception."""
     threading.excepthook = _log_failure
 
 

@@ -1,4 +1,7 @@
-"""TLS of the listener (PS3.15 B.9 and B.10, after BCP 195): the context, the handshake, and in words why it failed."""
+"""TLS of the listener (PS3.15 B.9 and B.10, after BCP 195): the context and the handshake.
+
+Failures are explained in words.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,8 @@ from hilum.settings import FINGERPRINT, Receive, certificate_name
 
 _log = telemetry.logger("receive")
 
-# PS3.15 B.9: TLS 1.2 or newer; of TLS 1.2 the suites with forward secrecy and authenticated encryption (RFC 9325 4.2).
+# PS3.15 B.9: TLS 1.2 or newer; of TLS 1.2 the suites with forward secrecy and authenticated
+# encryption (RFC 9325 4.2).
 _SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:!aNULL"
 
 
@@ -40,7 +44,7 @@ _ADVICE = {
 _ELSE = "The TLS handshake failed ({}): TLS 1.2 or newer, with forward secrecy, is needed."
 
 
-# X509_V_ERR_... of OpenSSL, `ssl.SSLCertVerificationError.verify_code`, and what is to be done.
+# X509_V_ERR_... of OpenSSL, `ssl.SSLCertVerificationError.verify_code`, and the remedy.
 _NO_CRL, _CRL_NOT_YET_VALID, _CRL_HAS_EXPIRED, _REVOKED = 3, 11, 12, 23
 _VERIFY_ADVICE = {
     CERTIFICATE_HAS_EXPIRED: "renew it at the sender, or that of who signed it",
@@ -52,7 +56,10 @@ _VERIFY_ADVICE = {
 
 
 class HandshakeFailed(Exception):
-    """`reason` for the association's row, `advice` for the sender's administrator; None: nothing was said, as health checks do."""
+    """A failed handshake. `advice` for the sender's administrator.
+
+    None: the peer was silent, as health checks are.
+    """
 
     def __init__(self, advice: str | None) -> None:
         super().__init__(advice)
@@ -68,10 +75,13 @@ class _Loaded:
 
 
 class ServerTls:
-    """Certificates are read again when their files have changed: renewing them needs no restart. Safe from any thread."""
+    """The server's certificates, safe from any thread.
+
+    They are read again when their files have changed, so a renewal needs no restart.
+    """
 
     def __init__(self, settings: Receive) -> None:
-        """Raises ConfigurationError."""
+        """Load the certificates. Raises ConfigurationError."""
         assert settings.tls_certificate_file is not None
         assert settings.tls_key_file is not None
         self._certificate, self._key, self._authority = settings.tls_certificate_file, settings.tls_key_file, settings.tls_client_ca_file
@@ -84,7 +94,10 @@ class ServerTls:
             raise ConfigurationError([f"{problem}; give PEM files that belong together and that this user may read."]) from error
 
     def context(self) -> ssl.SSLContext:
-        """For one handshake. Files that are no longer usable are reported, and the last good ones stay."""
+        """Return the context for one handshake.
+
+        Files that are no longer usable are reported, and the last good ones stay.
+        """
         with self._lock:
             try:
                 if self._stamps() != self._loaded.stamps:
@@ -96,8 +109,11 @@ class ServerTls:
             return self._loaded.context
 
     def warn_if_expired(self) -> None:
-        """It is used all the same: a sender that does not look goes on sending."""
-        with contextlib.suppress(OSError):  # OpenSSL has read it, and is who matters
+        """Log an expired certificate.
+
+        It is still used: senders that do not check it can still send.
+        """
+        with contextlib.suppress(OSError):  # OpenSSL has read it, and its reading counts
             if (moment := expires_at(self._certificate)) <= time.time():
                 advice = "senders refuse it: renew receive.tls_certificate_file, which takes no restart"
                 _log.warning("certificate_expired", expired_at=iso(moment, "seconds"), advice=advice)
@@ -112,7 +128,8 @@ class ServerTls:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(self._authority)
         if self._crl is not None:
-            crls_expire_at(self._crl)  # OpenSSL takes a file without one, and then refuses every certificate
+            # OpenSSL takes a file without one, and then refuses every certificate
+            crls_expire_at(self._crl)
             context.load_verify_locations(self._crl)
             context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
         return _Loaded(context, stamps)
@@ -122,13 +139,16 @@ class ServerTls:
 
 
 def _stamp(file: Path) -> tuple[int, int]:
-    """A file that was replaced has another inode, one that was rewritten another time."""
+    """Return inode and time: a replaced file has another inode, a rewritten one another time."""
     status = file.stat()
     return status.st_ino, status.st_mtime_ns
 
 
 def begin_tls(plain: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
-    """The connection before its handshake; `plain` is no socket any more. Raises HandshakeFailed."""
+    """Return the connection before its handshake; `plain` is unusable then.
+
+    Raises HandshakeFailed.
+    """
     try:
         return context.wrap_socket(plain, server_side=True, do_handshake_on_connect=False)
     except OSError as error:
@@ -137,7 +157,7 @@ def begin_tls(plain: socket.socket, context: ssl.SSLContext) -> ssl.SSLSocket:
 
 
 def shake_hands(connection: ssl.SSLSocket, seconds: float) -> None:
-    """Each step of the handshake takes so many seconds at most. Raises HandshakeFailed."""
+    """Shake hands; each step takes so many seconds at most. Raises HandshakeFailed."""
     connection.settimeout(seconds)
     try:
         connection.do_handshake()
@@ -146,9 +166,10 @@ def shake_hands(connection: ssl.SSLSocket, seconds: float) -> None:
 
 
 def certificate_names(sock: socket.socket | None) -> frozenset[str]:
-    """What names the certificate that a peer has shown; empty: it has shown none. As `Sender.certificate_names` says them.
+    """Return the names of a peer's certificate, as in `Sender.certificate_names`.
 
-    Common Names of the subject, SAN dNSName and uniformResourceIdentifier (RFC 5280 4.2.1.6), and `sha256:` with its fingerprint.
+    Empty: the peer has presented none. The names are Common Names of the subject, SAN dNSName and
+    uniformResourceIdentifier (RFC 5280 4.2.1.6), and `sha256:` with the fingerprint.
     """
     shown = sock.getpeercert(binary_form=True) if isinstance(sock, ssl.SSLSocket) else None
     if not shown:
@@ -158,12 +179,15 @@ def certificate_names(sock: socket.socket | None) -> frozenset[str]:
     names = [value for kind, value in read.get("subjectAltName", ()) if kind in ("DNS", "URI")]
     names += [value for part in read.get("subject", ()) for kind, value in part if kind == "commonName"]
     said = (certificate_name(name) for name in names)
-    # A name that an authority has signed must not pass for the fingerprint of another certificate.
+    # A name signed by an authority must not pass for the fingerprint of another certificate.
     return frozenset(name for name in said if not name.startswith(FINGERPRINT)) | {FINGERPRINT + hashlib.sha256(shown).hexdigest()}
 
 
 def shut_down(sock: socket.socket, how: int) -> None:
-    """End the reading or the writing of a socket that another thread uses: SSLSocket's own method would take TLS away under that thread."""
+    """End the reading or the writing of a socket that another thread uses.
+
+    SSLSocket's own method would end TLS during that thread's call.
+    """
     socket.socket.shutdown(sock, how)
 
 
@@ -174,7 +198,8 @@ def _why_unusable(error: OSError) -> str:
 
 
 def _advice(error: OSError) -> str | None:
-    # A connection that ends unsaid is one or the other, as the patch release of Python has it.
+    # A connection that ends without a message raises one or the other, depending on Python's patch
+    # release.
     if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionResetError) or error.errno == errno.ENOTCONN:
         return None
     if isinstance(error, TimeoutError):

@@ -1,4 +1,4 @@
-"""transfer.c from Python: digests of a data set, and the way of its fragments from the socket into the file."""
+"""transfer.c from Python: digests of a data set, and its fragments from socket to file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PEER_HAS_CLOSED: Final = -1
 _BEGINNING_BYTES: Final = 12
 _LARGE_BYTES: Final = 1 << 20
 _BLOCK_BYTES: Final = 1 << 20
-"""Of direct I/O: a quarter of it takes twice the CPU, and every association that receives needs one."""
+"""Of direct I/O: a quarter of it takes twice the CPU, and every receiving association needs one."""
 
 
 _BothDigests = ctypes.c_char * (2 * _DIGEST_BYTES)
@@ -61,14 +61,16 @@ class _Transfer(ctypes.Structure):
 
 
 class Library:
-    """For any number of threads."""
+    """The compiled library, for any number of threads."""
 
     def __init__(self, path: Path, block_bytes: int = _BLOCK_BYTES) -> None:
-        """`block_bytes`: whole pages, of direct I/O.
+        """Load the library. `block_bytes`: whole pages, of direct I/O.
 
-        Raises OSError or AttributeError where it is none, ValueError where it is one of another version of Hilum.
+        Raises OSError or AttributeError where the file is no such library, ValueError where it is
+        of another version of Hilum.
         """
-        # The one gives the interpreter away meanwhile, the other does not: to get it back takes longer than to hash a few kilobytes.
+        # The first one releases the interpreter, the second does not: getting it back takes longer
+        # than hashing a few kilobytes.
         free, quick = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
         if (interface := quick.hilum_transfer_interface()) != _INTERFACE:
             raise ValueError("another version of Hilum") if interface else OSError("this processor has no AVX2")
@@ -87,34 +89,40 @@ class Library:
         self._blocks: list[ctypes.Array[ctypes.c_char]] = []
 
     def digests(self, pixels_start: int | None, pixels_end: int | None, seed: int = 0) -> CompiledDigests:
-        """Of a data set whose Pixel Data lies there; without an end it goes on to the end of the data set."""
+        """Return the digests of a data set whose Pixel Data is there.
+
+        Without an end it runs to the end of the data set.
+        """
         return CompiledDigests(self, pixels_start, pixels_end, seed)
 
     def begin(self, pixels_start: int | None, pixels_end: int | None, seed: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
-        """Memory that must outlive what is at the address in it."""
+        """Return memory, and an address in it that is valid as long as the memory exists."""
         memory = self._memory()
         start, end = (-1 if position is None else position for position in (pixels_start, pixels_end))
         return memory, self._begin(memory, seed, start, end)
 
     def update(self, address: int, piece: bytes | memoryview) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
         if not (count := len(piece)):
             return
-        is_writable = isinstance(piece, memoryview) and not piece.readonly  # of other memory ctypes gives no address without a copy
+        # ctypes gives no address of read-only memory without a copy
+        is_writable = isinstance(piece, memoryview) and not piece.readonly
         update = self._update if count < _LARGE_BYTES else self._update_large
         update(address, ctypes.byref(ctypes.c_char.from_buffer(piece)) if is_writable else bytes(piece), count)
 
     def end(self, address: int) -> tuple[str, str]:
-        """Of the whole, and of Pixel Data; more may follow."""
+        """Return the digests of the whole, and of Pixel Data; more bytes may follow."""
         both = _BothDigests()
         self._end(address, both, ctypes.byref(both, _DIGEST_BYTES))
         digits = both.raw.hex()
         return digits[: 2 * _DIGEST_BYTES], digits[2 * _DIGEST_BYTES :]
 
     def transfer(self, unread: Unread, fragment_bytes: int, limit: int, outlet: Outlet, digests: CompiledDigests) -> None:
-        """Take the fragment in progress, PDUs that begin like `unread.beginning`, and the last one, up to `limit` bytes of the data set.
+        """Take the fragment in progress, similar PDUs, and the last one, up to `limit` bytes.
 
-        What the socket says is in `unread.problem`. Raises OSError of the file; the PDU in progress has been read all the same.
+        Similar PDUs begin like `unread.beginning`; the limit is in bytes of the data set. An error
+        of the socket is in `unread.problem`. Raises OSError of the file; the PDU in progress has
+        then been read.
         """
         if unread.first > limit:
             raise ValueError(f"a fragment of {unread.first} bytes, where {limit} may come")
@@ -122,7 +130,8 @@ class Library:
             raise ValueError(f"{len(unread.beginning)} bytes are not the beginning of a P-DATA-TF PDU of one value")
         held = self._held(2 * outlet.writing.aligned_bytes)
         ctypes.memmove(held, outlet.end, len(outlet.end))
-        buffer = ctypes.c_char.from_buffer(unread.buffer)  # as long as it lives, nobody changes the buffer's size
+        # while it exists, the buffer's size cannot change
+        buffer = ctypes.c_char.from_buffer(unread.buffer)
         said = _said(ctypes.addressof(buffer), unread, outlet, digests)
         said.fragment, said.limit, said.held = fragment_bytes, limit, ctypes.addressof(held)
         if outlet.writing.direct_io:
@@ -140,9 +149,12 @@ class Library:
 
     @contextlib.contextmanager
     def _block(self, said: _Transfer) -> Iterator[None]:
-        """Pages that nobody else uses: those that were used last, which may still be in a cache of the processor."""
+        """Lend pages for direct I/O.
+
+        Pages that were used last come first: they may still be in a cache of the processor.
+        """
         try:
-            block = self._blocks.pop()  # not looked at before: another thread may be faster
+            block = self._blocks.pop()  # no check before: another thread may be faster
         except IndexError:
             block = (ctypes.c_char * self._block_bytes).from_buffer(mmap.mmap(-1, self._block_bytes))
         said.block, said.block_bytes = ctypes.addressof(block), self._block_bytes
@@ -150,7 +162,7 @@ class Library:
         self._blocks.append(block)
 
     def _held(self, count: int) -> ctypes.Array[ctypes.c_char]:
-        """One for each thread: what an object leaves there is copied out when the call is over."""
+        """Return the memory of this thread; the rest of an object is copied out after the call."""
         held = getattr(self._own, "held", None)
         if held is None or len(held) < count:
             held = self._own.held = ctypes.create_string_buffer(count)
@@ -158,7 +170,7 @@ class Library:
 
 
 class CompiledDigests:
-    """As `digests.Digests`."""
+    """The compiled counterpart of `digests.Digests`."""
 
     def __init__(self, library: Library, pixels_start: int | None, pixels_end: int | None, seed: int) -> None:
         self.library, self._seed = library, seed
@@ -166,18 +178,21 @@ class CompiledDigests:
         self.size_bytes = 0
 
     def update(self, piece: bytes | memoryview) -> None:
-        """The next bytes."""
+        """Add the next bytes."""
         self.library.update(self.address, piece)
         self.size_bytes += len(piece)
 
     def hexdigests(self) -> tuple[str, str]:
-        """Of the data set, and of its Pixel Data."""
+        """Return the digests of the data set, and of its Pixel Data."""
         whole, pixels = self.library.end(self.address)
         return written(whole, self._seed), written(pixels, self._seed)
 
 
 def _said(buffer: int, unread: Unread, outlet: Outlet, digests: CompiledDigests) -> _Transfer:
-    """What C reads of the connection, whose buffer lies at that address, of the file and of the digests."""
+    """Return the input of C.
+
+    It is the connection, whose buffer is at that address, the file and the digests.
+    """
     return _Transfer(
         buffer=buffer,
         capacity=len(unread.buffer),

@@ -1,4 +1,4 @@
-"""How the C-STORE requests of one association are answered, and what of it goes into its account, the metrics and the log."""
+"""Responses to the C-STORE requests of one association, with account, metrics and log."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _LOGGED_REFUSALS: Final = 20  # of one association or request: its row has the n
 
 
 class Verdicts:
-    """Used from the one thread that answers."""
+    """The responses, used from one thread."""
 
     def __init__(self, account: Account) -> None:
         self._account = account
 
     def taken(self, taken: Taken, sop_class_uid: str, began: float) -> None:
-        """An object is acknowledged; `began`, monotonic: the first byte of its message."""
+        """Count an acknowledged object; `began`, monotonic: the first byte of its message."""
         self.count(taken, sop_class_uid)
         telemetry.RECEIVE_SECONDS.observe(time.monotonic() - began)
 
     def count(self, taken: Taken, sop_class_uid: str) -> None:
-        """The same without its time."""
+        """Count an acknowledged object without its time."""
         if taken is Taken.OTHER_OBJECT:
             self._account.discarded[sop_class_uid] += 1
             return
@@ -38,7 +38,7 @@ class Verdicts:
         self._account.has_note_not_permitted |= taken is Taken.NOTE_NOT_PERMITTED
 
     def failed(self, error: Exception) -> Answer:
-        """What goes on the wire for whatever went wrong."""
+        """Return the response to an error, after counting and logging it."""
         failure = self.refused(error)
         if isinstance(error, Refusal | OSError):
             self._log(error, failure)
@@ -47,7 +47,7 @@ class Verdicts:
         return failure
 
     def _log(self, error: Refusal | OSError, failure: Answer) -> None:
-        """The first ones: a sender chooses how many objects it sends, not how long our log is."""
+        """Log the first refusals: a sender must not decide the length of our log."""
         if self._account.refused > _LOGGED_REFUSALS:
             return
         if isinstance(error, OSError):
@@ -58,7 +58,7 @@ class Verdicts:
             _log.warning("refusals_not_logged", advice="GET /api/v1/associations counts those to come")
 
     def refused(self, error: Exception) -> Answer:
-        """The same without a word in the log."""
+        """Return the response to an error, after counting it, without a log line."""
         failure = answer(error)
         self._account.refused += 1
         self._account.last_refusal = failure
@@ -67,7 +67,10 @@ class Verdicts:
 
 
 def problem_of_command(sop_class_uid: str, sop_instance_uid: str, priority: int | None) -> Refusal | None:
-    """What a C-STORE-RQ lacks (PS3.7 9.3.1.1), if anything; what is missing is empty or None."""
+    """Return the fault of a C-STORE-RQ (PS3.7 9.3.1.1), if any.
+
+    Missing values are empty or None.
+    """
     for name, value in (("Affected SOP Class UID", sop_class_uid), ("Affected SOP Instance UID", sop_instance_uid)):
         if not value:
             return CannotUnderstand(f"{name} is missing in the command")

@@ -1,4 +1,4 @@
-"""The files below the folders that a person names, and what is passed over on the way, which is said."""
+"""The files below the folders that a person names; skipped ones are reported."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from hilum.receive.left_files import plain
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """`passed_over` hears of what is `ours`, and of each link to a folder that leads elsewhere.
+    """A walk over files. `passed_over` is called for entries of `ours` and for foreign links.
 
-    `ours`: resolved files and folders of this installation, each with its setting. What lies in them may be half received, or quarantined.
+    A foreign link is one to a folder outside. `ours`: resolved files and folders of this
+    installation, each with its setting. Files in them may be incomplete, or quarantined.
     """
 
     paths: Sequence[Path]
@@ -26,14 +27,15 @@ class Walk:
     passed_over: Callable[[TakenFile], None]
 
     def problems(self) -> list[str]:
-        """A line for each of the paths that lies in what is ours, so that nothing could be taken from it."""
+        """Return a line for each path inside `ours`, from which nothing could be taken."""
         named = ((path, own, name) for path in self.paths for own, name in self.ours.items() if _real(path).is_relative_to(own))
         return [f"{plain(path)}: nothing is taken from there, it is Hilum's own ({name} = {plain(own)})." for path, own, name in named]
 
     def files(self) -> Iterator[Path]:
-        """Files, and all files below folders, each folder in order of names, while it is walked: there may be millions.
+        """Return files, and all files below folders, while they are walked: there may be millions.
 
-        A folder that cannot be read is among them, so that it is not passed over in silence.
+        Each folder is in order of names. A folder that cannot be read is among the results, so that
+        it is not skipped silently.
         """
         tops = [_real(path) for path in self.paths]
         around = {own.parent for own in self.ours}
@@ -50,7 +52,10 @@ class Walk:
             yield from (Path(error.filename) for error in unreadable)
 
     def open(self, path: Path) -> BinaryIO:
-        """One of the files, for reading. A link of another account is followed only to what lies below the paths. Raises OSError."""
+        """Open one of the files for reading. Raises OSError.
+
+        A link of another account is followed only to a target below the paths.
+        """
         above = next((item for item in self.paths if path != item and path.is_relative_to(item)), None)
         if above is None:  # a person has named it
             return path.open("rb")
@@ -71,7 +76,10 @@ class Walk:
         return [name for name, setting in found.items() if setting is None]
 
     def _look_at_link(self, path: Path, tops: Iterable[Path]) -> None:
-        """What it leads to is taken all the same where it lies below one of the paths."""
+        """Report a link whose target is not below one of the paths.
+
+        Other targets are taken in any case.
+        """
         if not path.is_symlink():
             return
         target = _real(path)
@@ -84,5 +92,8 @@ class Walk:
 
 
 def _real(path: Path) -> Path:
-    """Where it leads. `Path.resolve` raises for a link to itself, which is a file that cannot be read like any other."""
+    """Return the target of a path.
+
+    `Path.resolve` raises for a link to itself, which is here a file that cannot be read.
+    """
     return Path(os.path.realpath(path))

@@ -1,4 +1,4 @@
-"""A folder into which somebody puts files: which of them are whole, and where they go when they have been taken."""
+"""A folder for incoming files: which of them are complete, and where they go when taken."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ NOT_TAKEN: Final = frozenset({Fate.REFUSED, Fate.SKIPPED, Fate.FAILED})
 
 @dataclass(slots=True)
 class WatchedFolder:
-    """`settle_seconds`: a file that has not changed for so long is whole; one that is renamed into place keeps its older time."""
+    """A watched folder. `settle_seconds`: a file unchanged for so long is complete.
+
+    One that is renamed into place keeps its older time.
+    """
 
     path: Path
     when_taken: Literal["keep", "delete", "move"]
@@ -27,14 +30,17 @@ class WatchedFolder:
     _folders: dict[Path, WatchedFiles] = field(default_factory=dict)
 
     def whole(self, now: float) -> list[Path]:
-        """Files that are to be taken now, in order of folders and names. `now`: since the epoch. Raises OSError without a folder."""
+        """Return files to take now, in order of folders and names. `now`: since the epoch.
+
+        Raises OSError without a folder.
+        """
         self._folders = {files.folder: files for files in self._looked_at(self.path, now)}
         found = ((files.folder, files.whole(now, self.settle_seconds)) for files in self._folders.values())
         return [folder / name for folder, names in found for name in names]
 
     @property
     def problems(self) -> frozenset[str]:
-        """Why entries were passed over at the last look."""
+        """The reasons why entries were skipped at the last look."""
         return frozenset().union(*(files.problems for files in self._folders.values()))
 
     def _looked_at(self, folder: Path, now: float) -> Iterator[WatchedFiles]:
@@ -52,9 +58,10 @@ class WatchedFolder:
         return known
 
     def settle(self, taken: TakenFile) -> None:
-        """Where it goes. Under `keep` it stays and is not looked at again until it changes. Raises OSError.
+        """Move or delete a taken file. Raises OSError.
 
-        A file that somebody has put in its place meanwhile is not the one that was taken: it waits for its turn.
+        Under `keep` it stays and is not looked at again until it changes. A file that has replaced
+        it meanwhile is not the one that was taken: it waits for its turn.
         """
         if self._is_another(taken.path):
             return
@@ -62,18 +69,22 @@ class WatchedFolder:
             self.leave(taken.path)
         elif taken.fate in NOT_TAKEN:
             self._move(taken.path, REFUSED_FOLDER, f"{taken.fate}: {taken.detail}\n")
-        elif self.when_taken == "move" or taken.fate is Fate.DISCARDED:  # it may be kept nowhere else
+        # it may be kept nowhere else
+        elif self.when_taken == "move" or taken.fate is Fate.DISCARDED:
             self._move(taken.path, TAKEN_FOLDER)
         else:
             with self._folder_of(taken.path) as folder:
                 beneath.remove(folder, taken.path.name)
 
     def open(self, file: Path) -> BinaryIO:
-        """One of its files, for reading. Raises OSError, also where a link is on the way: another account may have put it there."""
+        """Open one of its files for reading. Raises OSError, also where a link is on the way.
+
+        Another account may have put the link there.
+        """
         return beneath.open_file(self.path, file)
 
     def leave(self, file: Path) -> None:
-        """It is not looked at again until it changes."""
+        """Leave a file until it changes."""
         self._files(file.parent).leave(file.name)
 
     def _is_another(self, file: Path) -> bool:
@@ -82,7 +93,10 @@ class WatchedFolder:
         return known is not None and found is not None and known[0] != found
 
     def _move(self, file: Path, folder: str, reason: str = "") -> None:
-        """To the same place below `folder`; nothing there is overwritten, nor by the reason in a text beside it."""
+        """Move a file to the same place below `folder`, with the reason in a text beside it.
+
+        Nothing is overwritten.
+        """
         place = file.relative_to(self.path).parent.parts
         with self._folder_of(file) as source, beneath.open_folder(self.path, folder, *place, make=True) as target:
             name = _free_name(target, file, has_reason=bool(reason))

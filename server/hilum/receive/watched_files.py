@@ -1,7 +1,8 @@
-"""The files of one folder that is looked at every second, without reading it every second.
+"""The files of one folder that is looked at every second, but not read every second.
 
-A file that is put there, renamed or deleted changes the folder's own time (POSIX, rename and open). One that is written over in place does
-not: so a folder that stays as it is gets read again all the same, after pauses that double up to ten minutes.
+A file that is put there, renamed or deleted changes the folder's own time (POSIX, rename and open).
+One that is overwritten in place does not. So an unchanged folder is read again nevertheless, after
+pauses that double up to ten minutes.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ Stamp = tuple[int, int, int]  # inode, modification time in nanoseconds, size
 _FIRST_PAUSE_SECONDS: Final = 1.0
 _LONGEST_PAUSE_SECONDS: Final = 600.0
 _PASSED_OVER: Final = frozenset({errno.ENOENT, errno.ELOOP, errno.EACCES, errno.EPERM})
-"""What is wrong with an entry itself."""
+"""Faults of an entry itself."""
 
 
 @dataclass(slots=True)
 class WatchedFiles:
-    """`seen`: files that were taken, or left; they are nothing to us until they change. `waiting`: the others, as what and since when.
+    """The files of one folder.
 
-    `below`: the folders in it. What begins with a dot is somebody else's. `problems`: why entries were passed over, as links are, which
-    another account may have put there; they hold nobody up.
+    `seen`: files that were taken, or left; they are ignored until they change. `waiting`: the
+    others, with their stamp and the time since when. `below`: the folders in it. Entries that begin
+    with a dot are left to others. `problems`: why entries were skipped. Links are skipped, because
+    another account may have put them there. Skipped entries delay no others.
     """
 
     folder: Path
@@ -40,7 +43,7 @@ class WatchedFiles:
     _read_at: float = 0.0
 
     def look(self, now: float) -> None:
-        """See what is there now. Raises OSError if it cannot be read."""
+        """Read the present entries. Raises OSError if the folder cannot be read."""
         stamp = _stamp_of(self.folder.stat())
         if stamp == self._stamp and now < self._read_at:
             waiting = {name: self._stamp_or(name, stamp) for name, (stamp, _) in self.waiting.items()}
@@ -51,15 +54,18 @@ class WatchedFiles:
         self._stamp, self._read_at = stamp, now + self._pause
 
     def whole(self, now: float, settle_seconds: float) -> list[str]:
-        """Names of files that have not changed for so long, by their own time or by ours: theirs may be that of another clock."""
+        """Return names of files unchanged for so long, by their own time or by ours.
+
+        Their own time may be that of another clock.
+        """
         return [name for name, (stamp, since) in self.waiting.items() if now - min(stamp[1] / 1e9, since) >= settle_seconds]
 
     def stamp(self, name: str) -> Stamp | None:
-        """None: it is gone, cannot be looked at, or is no file."""
+        """Return the stamp; None: it is gone, cannot be looked at, or is no file."""
         return self._stamp_or(name, None)
 
     def _stamp_or(self, name: str, known: Stamp | None) -> Stamp | None:
-        """As it was where a file server cannot say just now."""
+        """Return the stamp, or the known one while a file server does not respond."""
         try:
             status = (self.folder / name).lstat()
         except OSError as error:
@@ -67,7 +73,7 @@ class WatchedFiles:
         return _stamp_of(status) if stat.S_ISREG(status.st_mode) else None
 
     def leave(self, name: str) -> None:
-        """It is not waited for until it changes."""
+        """Leave a file until it changes."""
         self.waiting.pop(name, None)
         if (stamp := self.stamp(name)) is not None:
             self.seen[name] = stamp
@@ -107,7 +113,7 @@ def _stamps(entries: Iterator[os.DirEntry[str]], problems: set[str]) -> Iterator
             continue
         except OSError as error:
             if error.errno not in _PASSED_OVER:
-                raise  # a file server that hiccups: what was seen stays seen
+                raise  # a file server with a short failure: seen files stay seen
             problems.add(str(error.strerror))
             continue
         if stat.S_ISREG(status.st_mode):

@@ -1,6 +1,6 @@
-"""Back-pressure before damage (promise 3): new associations wait while the disk is nearly full or the queue too long.
+"""Back-pressure: new associations wait while the disk is nearly full or the queue too long.
 
-The soft watermark of the disk lies above the hard one of `Intake`, so that associations which are open can finish what they send.
+The soft limit of the disk is above the hard one of `Intake`, so that open associations can finish.
 """
 
 from __future__ import annotations
@@ -13,22 +13,26 @@ from hilum.settings import Receive
 from hilum.store.archive import Archive
 from hilum.store.views import LedgerViews
 
-_FRESH_SECONDS = 0.25  # a burst of associations between two looks is let in unseen
+_FRESH_SECONDS = 0.25  # a burst of associations between two looks is admitted unseen
 
 
 class Watermarks:
-    """Asked once for each association. Thread-safe: a reading of the queue that two threads make at once is only made twice."""
+    """The limits, read once for each association. Thread-safe.
+
+    Two threads that read the queue at once only read it twice.
+    """
 
     def __init__(self, settings: Receive, archive: Archive, views: LedgerViews) -> None:
         self._settings, self._archive, self._views = settings, archive, views
         self._due, self._read_at = 0, float("-inf")
 
     def rejection(self) -> Rejection | None:
-        """Why no new association must begin now, or None."""
+        """Return the rejection of any new association now, or None."""
         limit = self._settings.reject_below_bytes
         try:
             free = self._archive.free()
-        except OSError as error:  # a mount that is dead or a server that is away: nothing could be stored
+        # a mount that is dead or a server that is away: nothing could be stored
+        except OSError as error:
             advice = f"The archive's file system fails ({error.strerror}): mount it again at the receiver; send again later."
             return Rejection(*LATER, "archive_not_available", advice)
         if free.bytes < limit:
@@ -44,7 +48,10 @@ class Watermarks:
         return None
 
     def _due_readings(self, maximum: int) -> int:
-        """At most `maximum`, at most 0.25 s old. A ledger that is away says nothing; `Intake` knows how long to bear that."""
+        """Return the due readings, at most `maximum`, at most 0.25 s old.
+
+        A ledger that is away counts as 0; `Intake` limits how long that is accepted.
+        """
         if time.monotonic() - self._read_at > _FRESH_SECONDS:
             try:
                 self._due = self._views.due_readings(maximum)

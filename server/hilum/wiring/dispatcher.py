@@ -191,8 +191,8 @@ class ReportHandler:
         """Return a document with its destinations.
 
         Results of untrained weights go only to destinations that accept them, and withheld
-        documents are logged. `takes_away`: a heat map replaces an earlier one by an empty sheet. It
-        does not go to destinations that never had a heat map.
+        documents are logged. `takes_away`: the heat map is a sheet
+        that withdraws an earlier one. It goes only to destinations that have had one.
         """
         takers = {name: item for name, item in self._settings.destinations.items() if self._wants(document.kind, name, job)}
         if takes_away and document.kind == "heatmap":

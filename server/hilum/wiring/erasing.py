@@ -58,7 +58,10 @@ class ErasureReport:
 
     @property
     def is_gone(self) -> bool:
-        """Whether no file of the patient or study is left; free pages of the ledger may hold bytes."""
+        """Whether no file of the patient or study is left.
+
+        Free pages of the ledger may still hold bytes.
+        """
         return not (self.arriving or self.files_left)
 
     @property

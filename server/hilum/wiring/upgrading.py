@@ -1,6 +1,6 @@
 """Migration of a ledger, only while no server works with it.
 
-A server of the version before continues, but none of its processes can start again.
+A server of the version before would continue, but none of its processes could start again.
 """
 
 from __future__ import annotations

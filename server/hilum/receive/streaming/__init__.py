@@ -1,4 +1,5 @@
-"""An association that is established: from its socket to requests and pieces of data sets, and responses back.
+"""An established association: from its socket to requests and pieces of data sets, and back.
 
-It knows the socket, the accepted contexts and a `Provider` for each kind of request, and nothing of files, ledgers or pynetdicom.
+It knows the socket, the accepted contexts and a `Provider` for each kind of request, and nothing of
+files, ledgers or pynetdicom.
 """

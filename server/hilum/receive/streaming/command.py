@@ -1,4 +1,4 @@
-"""What the loop uses of a request, and its response (PS3.7 9.3.1, 9.3.5)."""
+"""The parts of a request that the loop uses, and its response (PS3.7 9.3.1, 9.3.5)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _AFFECTED = command_set.AFFECTED_SOP_CLASS_UID, command_set.AFFECTED_SOP_INSTANC
 _REQUESTED = command_set.REQUESTED_SOP_CLASS_UID, command_set.REQUESTED_SOP_INSTANCE_UID
 
 
-# Four elements of a response as one, in a row: which these are does not depend on the request.
+# Four elements of a response in one structure: they are the same for every request.
 _ANSWERED = struct.Struct("<" + 4 * "HHLH")
 
 
 class Command(NamedTuple):
-    """What we use of a command. What is missing is empty or None.
+    """The used fields of a command; missing ones are empty or None.
 
-    The UIDs of an N-ACTION-RQ are its Requested ones. `elements`: all there is, for what is used rarely.
+    The UIDs of an N-ACTION-RQ are its Requested ones. `elements`: all elements, for rare uses.
     """
 
     field: int
@@ -35,16 +35,16 @@ class Command(NamedTuple):
 
     @property
     def is_response(self) -> bool:
-        """Whether it answers a request of ours."""
+        """Whether it is the response to a request of ours."""
         return bool(self.field & command_set.IS_RESPONSE)
 
     def number(self, element: int) -> int | None:
-        """Value of a US element of this number."""
+        """Return the value of a US element of this number."""
         return number(self.elements.get(element))
 
 
 def decode(encoded: bytes) -> Command:
-    """Raises ProtocolError."""
+    """Return a decoded command. Raises ProtocolError."""
     try:
         values = command_set.decode(encoded)
     except ValueError as error:
@@ -66,7 +66,7 @@ def decode(encoded: bytes) -> Command:
 
 
 def response(request: Command, status: int, comment: str = "") -> bytes:
-    """The response to a request with a Message ID (PS3.7 9.3.1.2, 9.3.5.2, 10.3.5.2)."""
+    """Return the response to a request with a Message ID (PS3.7 9.3.1.2, 9.3.5.2, 10.3.5.2)."""
     answered = _ANSWERED.pack(
         *(0, command_set.COMMAND_FIELD, 2, request.field | command_set.IS_RESPONSE),
         *(0, command_set.MESSAGE_ID_BEING_RESPONDED_TO, 2, request.message_id or 0),
@@ -89,7 +89,10 @@ def _action_type(request: Command) -> bytes:
 
 
 def p_data(context_id: int, encoded: bytes, maximum_bytes: int, *, is_command: bool = True) -> bytes:
-    """A command or a data set as P-DATA-TF PDUs of at most this length each (0: any), PS3.8 annex D.1."""
+    """Return a command or a data set as P-DATA-TF PDUs (PS3.8 annex D.1).
+
+    Each is of at most `maximum_bytes` (0: any).
+    """
     size = max(1, maximum_bytes - pdu.ITEM.size) if maximum_bytes else len(encoded)
     if len(encoded) <= size:
         return pdu.beginning(len(encoded) + 2, context_id, (pdu.IS_COMMAND if is_command else 0) | pdu.IS_LAST) + encoded

@@ -1,4 +1,4 @@
-"""A blocking socket, read in large pieces into one buffer that is used again and again."""
+"""A blocking socket, read in large pieces into one buffer that is reused."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from typing import Any
 
 from hilum.receive.streaming.provider import Fragment, Unread
 
-# With every association: an image of 512 by 512 pixels of 16 bits and its header. A fifth costs wake-ups, twice as much buys nothing.
+# For every association: an image of 512 by 512 pixels of 16 bits and its header. A fifth of it
+# costs wake-ups, twice as much gains nothing.
 _BUFFER_BYTES = 640 << 10
 _ROOM_BYTES = 64 << 10  # a receive call for less is not worth it
-_CLOSE_SECONDS = 2.0  # a peer closes its connection this soon after the last word, or we do
+_CLOSE_SECONDS = 2.0  # a peer closes its connection this soon after the last PDU, or we do
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
 
 class Connection:
-    """The unread bytes lie between `_start` and `_end`. `release` is called before views that were taken lose their bytes.
+    """A connection, with its unread bytes between `_start` and `_end`.
 
-    Its methods raise BlockingIOError when the socket's own time-out (SO_RCVTIMEO) is over, other OSErrors when the peer is gone.
+    `release` is called before views that were taken lose their bytes. The methods raise
+    BlockingIOError when the socket's own time-out (SO_RCVTIMEO) is over, other OSErrors when the
+    peer is gone.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -34,7 +37,7 @@ class Connection:
         self.release: Callable[[], None] = _nothing
 
     def unpack(self, layout: struct.Struct) -> tuple[Any, ...]:
-        """The next bytes, in this layout."""
+        """Return the next bytes, in this layout."""
         while self._end - self._start < layout.size:
             self._fill()
         start = self._start
@@ -42,7 +45,7 @@ class Connection:
         return layout.unpack_from(self._buffer, start)
 
     def take(self, maximum: int) -> memoryview:
-        """A view of the next bytes, at least one, at most so many."""
+        """Return a view of the next bytes, at least one, at most so many."""
         if self._start == self._end:
             self._fill()
         start = self._start
@@ -50,7 +53,7 @@ class Connection:
         return self._buffer[start : self._start]
 
     def repeated(self, fragment: Fragment) -> list[memoryview]:
-        """Take of PDUs that begin like that of this fragment those that are here as a whole: views of theirs."""
+        """Return views of complete PDUs in the buffer that begin like this fragment's."""
         beginning, size = fragment.beginning, fragment.size
         taken, step = [], len(beginning) + size
         while self._start + step <= self._end and self._bytes.startswith(beginning, self._start):
@@ -60,7 +63,10 @@ class Connection:
         return taken
 
     def is_readable(self, seconds: float) -> bool:
-        """Whether the next byte, or the end, is here; waits for it for so long. Raises OSError."""
+        """Return whether the next byte, or the end, is here, after a wait of so long at most.
+
+        Raises OSError.
+        """
         if self._start < self._end:
             return True
         if isinstance(self._sock, ssl.SSLSocket):
@@ -68,7 +74,7 @@ class Connection:
         return _has_come(self._sock, seconds)
 
     def _is_decrypted(self, sock: ssl.SSLSocket, seconds: float) -> bool:
-        """What has come may be TLS's own, and no byte of the peer's."""
+        """Return whether a byte of the peer is here: received bytes may be TLS's own."""
         if not sock.pending() and not _has_come(sock, seconds):
             return False
         limit = sock.gettimeout()
@@ -83,13 +89,14 @@ class Connection:
 
     @property
     def is_plain(self) -> bool:
-        """Whether bytes of its descriptor are those of the peer, and a read of it waits as long as one of the socket."""
+        """Whether the descriptor gives the peer's bytes, and waits as long as the socket."""
         return type(self._sock) is socket.socket and self._sock.gettimeout() is None
 
     def lend(self, fragment: Fragment, left: int, receive: Callable[[Unread, int], None]) -> tuple[int, bool]:
-        """Let somebody read the last `left` bytes of a fragment, and others behind it. How many of these bytes he has left.
+        """Let another reader take the last `left` bytes of a fragment, and others after it.
 
-        And whether what he has read, or the fragment, was the data set's last. Raises OSError. Views that were taken lose their bytes.
+        Return how many of these bytes are left, and whether the last one read was the data set's
+        last fragment. Raises OSError. Views that were taken lose their bytes.
         """
         unread = Unread(self._sock.fileno(), self._bytes, self._start, self._end, left, fragment.is_last, fragment.beginning)
         receive(unread, fragment.size)
@@ -107,8 +114,8 @@ class Connection:
             raise ConnectionResetError
         self._end += count
         if _QUICK_ACK is not None and count < len(room):
-            # All has been read that was there, and Linux takes it back by itself. A peer with Nagle's algorithm would wait 40 ms for a
-            # delayed acknowledgement.
+            # All available bytes have been read, and Linux resets the option by itself. A peer with
+            # Nagle's algorithm would wait 40 ms for a delayed acknowledgement.
             self._sock.setsockopt(socket.IPPROTO_TCP, _QUICK_ACK, 1)
 
     def _make_room(self) -> None:
@@ -118,15 +125,16 @@ class Connection:
         self._start, self._end = 0, len(unread)
 
     def send(self, data: bytes) -> None:
-        """All of it, at the end of a message: views that were taken lose their bytes."""
+        """Send all bytes at the end of a message; views that were taken lose their bytes."""
         if self._start == self._end:
-            # What comes next has the whole buffer for itself, and finds the beginning of it in the processor's caches.
+            # The next bytes get the whole buffer, whose beginning is in the processor's caches.
             self._start = self._end = 0
         self._sock.sendall(data)
 
     def close(self) -> None:
-        """Free the buffer; the socket stays the caller's."""
-        # The last reference to the buffer; `release` closes a circle that would keep it until the garbage is collected.
+        """Free the buffer; the caller closes the socket."""
+        # The last reference to the buffer; `release` closes a cycle that would keep it until
+        # garbage collection.
         self._bytes, self._buffer, self.release = bytearray(), memoryview(b""), _nothing
 
 
@@ -139,7 +147,7 @@ def _has_come(sock: socket.socket, seconds: float) -> bool:
 def say_last(sock: socket.socket, last: bytes, buffer: memoryview) -> None:
     """Send the last PDU, if there is one, and wait a moment for the peer to close.
 
-    Bytes that nobody reads would reset what we sent.
+    Unread bytes of the peer would reset the connection before it reads ours.
     """
     end = time.monotonic() + _CLOSE_SECONDS
     with contextlib.suppress(OSError):

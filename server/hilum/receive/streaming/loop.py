@@ -1,4 +1,7 @@
-"""The Upper Layer of an established association on our side (PS3.8 9.2, Sta6, Sta8 and Sta13), until its end."""
+"""The Upper Layer of an established association on our side, until its end.
+
+It implements PS3.8 9.2, Sta6, Sta8 and Sta13.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,15 @@ from hilum.receive.streaming.outgoing import Outgoing
 from hilum.receive.streaming.protocol import OF_OTHER_STATES, ProtocolError, Reason
 from hilum.receive.streaming.provider import Context, Fragment, Provider
 
-# A peer that exceeds the length that it was told is served: nothing is held in memory as a whole. This is no length, but nonsense.
+# A peer that exceeds the negotiated length is served: no PDU is held in memory as a whole. A length
+# above this one is nonsense.
 _MAXIMUM_PDU_BYTES = 16 << 20
 _SHORT_PDU_BYTES = 4
 _DATA = 0  # control header of a fragment of a data set that is not its last (PS3.8 annex E.2)
 
 
 class End(StrEnum):
-    """How an association ended. The words are those of its account."""
+    """How an association ended. The values are those of its account."""
 
     RELEASED = "released"
     ABORTED_BY_PEER = "aborted_by_peer"
@@ -34,7 +38,10 @@ class End(StrEnum):
 
 
 class Loop:
-    """Receives on the thread that calls `run`. The socket has its time-outs, the kernel's or Python's, and stays the caller's."""
+    """The loop, which receives on the thread that calls `run`.
+
+    The socket has its time-outs, the kernel's or Python's, and the caller closes it.
+    """
 
     def __init__(
         self,
@@ -46,19 +53,21 @@ class Loop:
         maximum_pdu_bytes: int = 0,
         outgoing: Outgoing | None = None,
     ) -> None:
-        """`providers`: by Command Field of the request. `closing`: end after the message in progress.
+        """Keep the parameters.
 
-        `maximum_pdu_bytes`: what the peer takes, 0: anything. `outgoing`: where requests of ours come from, if there can be any.
+        `providers`: by Command Field of the request. `closing`: end after the message in progress.
+        `maximum_pdu_bytes`: the largest PDU of the peer, 0: any. `outgoing`: the source of requests
+        of ours, if there can be any.
         """
         self._sock, self._closing, self._outgoing = sock, closing, outgoing
         self._connection = Connection(sock)
         self._messages = Messages(self._connection, contexts, providers, maximum_pdu_bytes, outgoing)
         self.last = b""
-        """What remains to be said to the peer, before its connection is closed (Sta13)."""
+        """The last PDU for the peer, sent before its connection is closed (Sta13)."""
         self._is_given_up = False
 
     def run(self) -> End:
-        """Until the association is over; `last` and `close` come next."""
+        """Receive until the association is over; `last` and `close` come next."""
         try:
             return self._receive()
         except ProtocolError as problem:
@@ -75,23 +84,27 @@ class Loop:
         self._connection.close()
 
     def wake_if_idle(self) -> None:
-        """From another thread, when `closing` is set: end the wait for a next message, but no message in progress."""
+        """End the wait for a next message, but no message in progress.
+
+        It is called from another thread, when `closing` is set.
+        """
         if not self._messages.is_busy:
             self._wake()
 
     def give_up(self) -> None:
-        """From another thread: abort a peer that drips, inside a message, too."""
+        """Abort a slow peer, also inside a message; called from another thread."""
         self._is_given_up = True
         self._wake()
 
     def _wake(self) -> None:
         with contextlib.suppress(OSError):  # it is over already
-            # As a plain socket: an SSLSocket's own method would take TLS away under the thread that receives.
+            # As a plain socket: an SSLSocket's own method would end TLS during the receiving
+            # thread's call.
             socket.socket.shutdown(self._sock, socket.SHUT_RD)
 
     @property
     def whole_messages(self) -> int:
-        """So many requests have come to their end."""
+        """The number of completed requests."""
         return self._messages.whole
 
     @property
@@ -134,7 +147,7 @@ class Loop:
         return self._finish(End.RELEASED, pdu.RELEASED)
 
     def _lost(self) -> End:
-        """No more can be read: we have seen to that ourselves, or the peer is gone."""
+        """Return the end after a failed read: caused by us, or by a peer that is gone."""
         if self._is_given_up:
             return self._finish(End.TOO_SLOW, pdu.user_abort())
         return self._finish(End.SHUTDOWN, pdu.user_abort()) if self._is_to_end else End.LOST

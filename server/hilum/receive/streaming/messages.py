@@ -1,4 +1,4 @@
-"""DIMSE messages from Presentation Data Values (PS3.7 6.3, PS3.8 annex E): requests in, responses out."""
+"""DIMSE messages from Presentation Data Values (PS3.7 6.3, PS3.8 annex E), and their responses."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from hilum.receive.streaming.protocol import ProtocolError, Reason
 from hilum.receive.streaming.provider import Context, Fragment, Incoming, Provider
 
 _MAXIMUM_COMMAND_BYTES = 64 << 10
-_PROCESSING_FAILURE = 0x0110  # PS3.7 annex C.5.14: stands for a Status that is missing
+_PROCESSING_FAILURE = 0x0110  # PS3.7 annex C.5.14: takes the place of a missing Status
 
 
 class Messages:
-    """One message at a time: command fragments, then those of its data set, if any, then the response."""
+    """One message at a time: its command, then its data set, if any, then the response."""
 
     def __init__(
         self,
@@ -34,16 +34,19 @@ class Messages:
         self._request: Command | None = None
         self._incoming: Incoming | None = None
         self._pieces: list[memoryview] = []
-        self.whole = 0  # so many have come to their end
+        self.whole = 0  # the number of completed requests
         connection.release = self._hand_on
 
     @property
     def is_busy(self) -> bool:
-        """Whether a message is being received or answered."""
+        """Whether a message is being received or its response is due."""
         return self._context_id is not None
 
     def take(self, fragment: Fragment) -> None:
-        """What is behind the header of a fragment, and more like it, if there is. Raises ProtocolError, OSError."""
+        """Take the bytes of a fragment, and similar fragments after it.
+
+        Raises ProtocolError, OSError.
+        """
         if fragment.is_command:
             self._command_fragment(fragment.context_id, fragment.size)
             if fragment.is_last:
@@ -63,7 +66,7 @@ class Messages:
             size -= len(piece)
 
     def _data_fragment(self, fragment: Fragment) -> bool:
-        """Whether the data set has come to its end."""
+        """Return whether the data set is complete."""
         if self._request is None or fragment.context_id != self._context_id:
             raise ProtocolError(Reason.UNEXPECTED_PARAMETER)
         left, is_last = self._lend(fragment)
@@ -76,7 +79,10 @@ class Messages:
         return is_last
 
     def _lend(self, fragment: Fragment) -> tuple[int, bool]:
-        """Have who takes the data set read it by himself. How many bytes of the fragment he has left, and whether he has read the last."""
+        """Let the data set's taker read the connection itself.
+
+        Return how many bytes of the fragment are left, and whether it has read the last fragment.
+        """
         left, incoming = fragment.size, self._incoming
         if incoming is None or not self._connection.is_plain:
             return left, fragment.is_last
@@ -91,7 +97,8 @@ class Messages:
         return left, fragment.is_last
 
     def _begin(self, context_id: int, request: Command) -> None:
-        if request.field == command_set.C_CANCEL_RQ:  # PS3.7 9.3.2.3: it has no response, and there is nothing to cancel
+        # PS3.7 9.3.2.3: it has no response, and there is nothing to cancel
+        if request.field == command_set.C_CANCEL_RQ:
             self.whole += 1
             self._forget()
             return
@@ -106,7 +113,7 @@ class Messages:
             self._end(context_id)
 
     def _take_response(self, response: Command) -> None:
-        """To a request of ours: N-EVENT-REPORT is the only one."""
+        """Take the response to a request of ours, which is always an N-EVENT-REPORT."""
         if self._outgoing is None or response.field != command_set.N_EVENT_REPORT_RQ | command_set.IS_RESPONSE:
             raise ProtocolError(Reason.INVALID_PARAMETER)
         status = response.number(command_set.STATUS)
@@ -114,7 +121,7 @@ class Messages:
         self._outgoing.answered(message_id, _PROCESSING_FAILURE if status is None else status)
 
     def _hand_on(self) -> None:
-        """Give away the pieces that were taken, before their bytes are overwritten."""
+        """Pass on the pieces before their bytes are overwritten."""
         if self._incoming is not None and self._pieces:
             self._incoming.write(self._pieces)
         self._pieces = []
@@ -138,7 +145,7 @@ class Messages:
         self._encoded = b""
 
     def close(self) -> None:
-        """Nothing remains of a message that was not answered. Idempotent."""
+        """Remove all of a message without a response. Idempotent."""
         if self._incoming is not None:
             self._incoming.close()
         self._incoming, self._pieces = None, []

@@ -8,20 +8,21 @@ from collections.abc import Callable
 
 from hilum.receive.streaming.connection import Connection
 
-# A peer that is about to release does it within this time, and one that stores goes on.
+# A peer that is about to release does so within this time, and one that stores continues.
 _QUIET_SECONDS = 0.5
 _LOOK_SECONDS = 0.05
 _MESSAGE_IDS = 65_535
 
 
 class Outgoing:
-    """`exchange` runs on any thread, the rest on the association's. One request at a time.
+    """Requests of ours, one at a time.
 
-    Only the association's thread reads and writes: TLS bears no second one.
+    `exchange` runs on any thread, the rest on the association's. Only the association's thread
+    reads and writes, because TLS permits no second one.
     """
 
     def __init__(self, silence_seconds: float) -> None:
-        """`silence_seconds`: how long the peer may say nothing meanwhile."""
+        """Keep the parameter. `silence_seconds`: how long the peer may be silent meanwhile."""
         self._silence_seconds = silence_seconds
         self._turn = threading.Lock()
         self._changed = threading.Condition()
@@ -38,9 +39,10 @@ class Outgoing:
         return self._is_closed
 
     def exchange(self, message_of: Callable[[int], bytes], seconds: float) -> int | None:
-        """Send the message for this Message ID. The Status of its response; None: none came in time.
+        """Send the message for this Message ID, and return the Status of its response.
 
-        Raises ConnectionResetError if the association ends before it is sent.
+        None: no response came in time. Raises ConnectionResetError if the association ends before
+        it is sent.
         """
         with self._turn, self._changed:
             self._message_id = self._message_id % _MESSAGE_IDS + 1
@@ -54,7 +56,7 @@ class Outgoing:
             return self._status
 
     def await_peer(self, connection: Connection) -> None:
-        """Return when the peer has said something; send what waits while it is quiet.
+        """Return when a byte of the peer, or the end, is here; send while it is quiet.
 
         Raises OSError.
         """
@@ -74,14 +76,14 @@ class Outgoing:
         connection.send(message)
 
     def answered(self, message_id: int | None, status: int | None) -> None:
-        """A response has come; without a request that waits for it, it is let go."""
+        """Take a response; it is discarded if no request waits for it."""
         with self._changed:
             if self._is_awaited and message_id == self._message_id:
                 self._is_awaited, self._status = False, status
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """The association is over."""
+        """Note that the association is over."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

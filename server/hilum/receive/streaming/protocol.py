@@ -1,4 +1,7 @@
-"""What the loop knows of PDUs beyond their bytes: which ones belong to its state, and why it aborts (PS3.8 Tables 9-10, 9-26)."""
+"""Rules for PDUs beyond their bytes: those of the loop's state, and the reasons of an abort.
+
+See PS3.8 Tables 9-10 and 9-26.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ OF_OTHER_STATES = frozenset((pdu.ASSOCIATE_RQ, pdu.ASSOCIATE_AC, pdu.ASSOCIATE_R
 
 
 class Reason(IntEnum):
-    """Why the provider aborts (PS3.8 Table 9-26)."""
+    """The reason of an abort by the provider (PS3.8 Table 9-26)."""
 
     NOT_SPECIFIED = 0
     UNRECOGNISED_PDU = 1
@@ -21,7 +24,7 @@ class Reason(IntEnum):
 
 
 class ProtocolError(Exception):
-    """The peer sent what must not be: the association is aborted."""
+    """A violation of the protocol by the peer: the association is aborted."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason.name)

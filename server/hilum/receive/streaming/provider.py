@@ -1,4 +1,4 @@
-"""What the loop needs from outside: who takes data sets and says how requests are answered."""
+"""The interface of the loop: takers of data sets, which decide the responses to requests."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class Verdict:
 
 
 class Fragment(NamedTuple):
-    """One Presentation Data Value, of which only the header has been read; `size` bytes of a message come next (PS3.8 9.3.5.1, annex E).
+    """One Presentation Data Value of which only the header has been read.
 
-    `beginning`: of its PDU, where that holds nothing else and others of the data set follow; else empty.
+    `size` bytes of a message come next (PS3.8 9.3.5.1, annex E). `beginning`: of its PDU, where
+    that holds nothing else and others of the data set follow; else empty.
     """
 
     context_id: int
@@ -40,10 +41,12 @@ class Fragment(NamedTuple):
 
 @dataclass(slots=True)
 class Unread:
-    """A connection, lent within a fragment of a data set: unread bytes lie at [start, end) of the buffer, more come from the descriptor.
+    """A connection, lent within a fragment of a data set.
 
-    `first`: so many bytes of the fragment come next. `is_last`, `beginning`: see `Fragment`; who reads sets `is_last` when he has read the
-    data set's last fragment, too. `problem`: reading ended with it.
+    Unread bytes are at [start, end) of the buffer, more come from the descriptor. `first`: so many
+    bytes of the fragment come next. `is_last`, `beginning`: see `Fragment`; the reader also sets
+    `is_last` after reading the data set's last fragment. `problem`: the error that ended the
+    reading.
     """
 
     descriptor: int
@@ -57,27 +60,33 @@ class Unread:
 
 
 class Incoming(Protocol):
-    """One data set on its way in. It never raises for what is wrong with the data set, with the disk or with itself."""
+    """One data set in transit.
+
+    It never raises for faults of the data set, of the disk or of itself.
+    """
 
     @property
     def reads_after(self) -> int | None:
-        """So many of the next bytes go to `write` before `receive` may take anything; None: all do."""
+        """The number of next bytes for `write` before `receive` may take any; None: all."""
 
     def write(self, pieces: Sequence[memoryview]) -> None:
-        """The next bytes; they are overwritten when this returns."""
+        """Take the next bytes; they are overwritten when this returns."""
 
     def receive(self, unread: Unread, size: int) -> None:
-        """Take the fragment in progress, and PDUs that begin as it did, each with `size` bytes of the data set: what it likes."""
+        """Read as much as it chooses of the fragment in progress and of similar PDUs.
+
+        Those begin as its PDU did, each with `size` bytes of the data set.
+        """
 
     def finish(self) -> Verdict:
-        """There were no more bytes: what to answer."""
+        """Return the response to the complete data set."""
 
     def close(self) -> None:
-        """The end, finished or not: whatever was not acknowledged vanishes. Idempotent."""
+        """End, finished or not: all bytes of an unacknowledged object are removed. Idempotent."""
 
 
 class Provider(Protocol):
-    """Answers requests of one kind, C-STORE or N-ACTION."""
+    """The handler of one kind of request, C-STORE or N-ACTION."""
 
     def begin(self, command: Command, context: Context) -> Incoming:
-        """A request has come; its data set follows. Never raises for what is wrong with the command."""
+        """Begin a request, whose data set follows. Never raises for a fault of the command."""
