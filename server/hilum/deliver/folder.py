@@ -63,10 +63,12 @@ def file_name(document: Document) -> str:
 
 
 def _holds(folder: int, name: str, content: bytes) -> bool:
-    """Return whether the folder has the document. Raises Refused for other bytes under its name.
+    """Return whether the folder has the document.
 
-    Other bytes may be a person's work, and are not overwritten. A link under its name is not followed:
-    another account may have put it there.
+    Raises Refused for other bytes under its name.
+
+    Other bytes may be a person's work, and are not overwritten. A link under its name is not
+    followed: another account may have put it there.
     """
     if not beneath.exists(folder, name):
         return False
