@@ -2,7 +2,7 @@
 
 While many images wait, one process gets a few at once. A process marks an image's slot when it
 begins with it, and its other images are requested again. An image that has broken a process is
-tried again in a separate process, one such image at a time, so that the others keep working.
+tried again in a separate process, one such image at a time. So the others keep working.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Associations as a Storage SCU: negotiation, and C-STORE of bytes from disk or memory, unchanged.
 
 The message exchange is our own, on one blocking socket. A pynetdicom association looks at its
-socket a thousand times a second from two threads, which costs an idle dispatcher 7 % of a core
+socket a thousand times a second from two threads. That costs an idle dispatcher 7 % of a core
 (docs/decisions/deliver-without-threads.md).
 """
 

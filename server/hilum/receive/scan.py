@@ -31,9 +31,11 @@ class Recovered:
 
 
 def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Iterable[str] | None = None) -> Recovered:
-    """Sweep and index the folders of dead processes, on any host. Idempotent.
+    """Sweep and index the folders of dead processes, on any host.
 
-    `processes` None: all. The files are indexed in the order in which they came: of two under one
+    Idempotent.
+
+    `processes` None: all. The files are indexed in the order in which they came. Of two under one
     SOP Instance UID the first pixels and the last header hold. A file whose row is committed
     already is settled only; one that is no DICOM goes to quarantine. Raises SQLAlchemyError,
     OSError.

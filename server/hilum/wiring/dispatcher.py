@@ -207,8 +207,8 @@ class ReportHandler:
         """Return whether a destination takes this document.
 
         It does if its sender or route requires it, or if it has an earlier report. A study that was
-        not analysed is reported where the settings require it, and wherever an earlier report is:
-        its numbers are no longer valid, so it gets a successor.
+        not analysed is reported where the settings require it, and wherever an earlier report is.
+        The numbers of that one are no longer valid, so it gets a successor.
         """
         handling = self._settings.handling_of(job.study.calling_ae_title, job.study.called_ae_title)
         has_earlier = name in job.held or (kind == "heatmap" and name in job.pictured)

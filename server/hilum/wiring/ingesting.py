@@ -126,8 +126,8 @@ def ingest(
 def _as_recorded(fates: Counter[Fate], outcomes: Counter[RecordOutcome]) -> Counter[Fate]:
     """Return the counts corrected by the outcomes of indexing.
 
-    A file may have turned out to be known or in conflict only when it was to get its row, because
-    of another file of the same call.
+    Another file of the same call may have made a file known, or put it in conflict, before it got
+    its row.
     """
     conflicts = sum(count for outcome, count in outcomes.items() if outcome.is_conflict)
     late = Counter({Fate.KNOWN: outcomes[RecordOutcome.DUPLICATE], Fate.CONFLICT: conflicts})
