@@ -18,12 +18,11 @@ from types import TracebackType
 from typing import Final
 
 import structlog
-from prometheus_client import CollectorRegistry, Gauge, generate_latest, multiprocess
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from hilum.libraries import silence_libraries
-from hilum.meters import Counter, Histogram
 
 # Seconds. Stages take milliseconds, a study its quiet period, a PACS that is down hours.
 _STAGE_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
