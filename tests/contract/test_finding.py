@@ -24,7 +24,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.views import LedgerViews
 from hilum.wiring.finding import Sought, find
 from hilum.wiring.identifiers import LedgerIdentifiers
-from load_tests.serving import hilum_program
+from tests.support import commands
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import RELEASE, Clock, Street
 
@@ -160,8 +160,7 @@ def test_the_command_says_where_the_report_is_and_keeps_the_number_to_itself(tmp
         street.deliver()
 
     def asked(*words: str, typed: str) -> subprocess.CompletedProcess[str]:
-        command = [hilum_program(), "find", *words, "--config", tmp_path / "hilum.toml"]
-        return subprocess.run(command, input=typed, capture_output=True, text=True, check=False)
+        return commands.hilum("find", *words, "--config", tmp_path / "hilum.toml", typed=typed)
 
     found = asked("--accession", "-", "--study-date-to", "2026-11-20", typed="ACC-4711\n")
     assert (found.returncode, found.stderr) == (0, "")

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from load_tests.serving import Hilum, hilum_program
+from tests.support import commands
 from tests.support.accounts import as_stranger, open_to_all
 from tests.support.certificates import Authority, Identity
 from tests.support.installation import hilum_with
@@ -97,7 +98,7 @@ def test_probes_tell_another_account_no_names(server: Hilum) -> None:
 
 
 def hilum(server: Hilum, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(server.command(*words), capture_output=True, text=True, timeout=120, check=False)
+    return commands.hilum(*server.command(*words)[1:])
 
 
 def test_commands_make_list_and_revoke_a_token_while_the_server_runs(server: Hilum) -> None:

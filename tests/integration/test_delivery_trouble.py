@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
 from pynetdicom import AE, evt
 
 from load_tests.serving import Hilum
+from tests.support import commands
 from tests.support.certificates import Authority
 from tests.support.installation import START_SECONDS, hilum_with, save_all, send_to, small_study, wait_for
 from tests.support.models import make_tiny
@@ -283,7 +283,7 @@ def test_that_nothing_was_analysed_is_reported_only_where_it_was_asked_for(serve
     ],
 )
 def test_probe_by_command_and_by_rest(server: Hilum, name: str, status: int, said: str) -> None:
-    done = subprocess.run(server.command("destinations", "probe", name), capture_output=True, text=True, timeout=60, check=False)
+    done = commands.hilum(*server.command("destinations", "probe", name)[1:])
     assert (done.returncode, said in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
     answer = server.post(f"/api/v1/destinations/{name}/probe")
     assert answer.status_code == (404 if status == 2 else 200)

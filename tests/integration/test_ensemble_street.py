@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from hilum.report import json_schema
 from load_tests.serving import Hilum
+from tests.support import commands
 from tests.support.ensembles import MEMBERS, make_trio, member_logits
 from tests.support.installation import START_SECONDS, hilum_with, save_all, send_to, small_study, wait_for
 from tests.support.triton import require_triton
@@ -77,5 +77,5 @@ def test_the_server_says_what_the_members_say_of_the_same_pixels(
     said = {image["sop_instance_uid"]: image["readings"][0]["member_logits"] for image in reported[0]["images"]}
     for number, file in enumerate(sent):
         tensor = tmp_path / f"{number}.npy"
-        subprocess.run(server.command("prepare", str(file), "--release", "trio@1", "--out", str(tensor)), check=True, capture_output=True)
+        commands.hilum(*server.command("prepare", str(file), "--release", "trio@1", "--out", str(tensor))[1:]).check_returncode()
         assert np.abs(member_logits(np.load(tensor)[None])[0] - said[file.stem]).max() < 1e-4

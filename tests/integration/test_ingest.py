@@ -18,6 +18,7 @@ import pytest
 
 from load_tests.phantom import make_instance, save, uid_for
 from load_tests.serving import Hilum
+from tests.support import commands
 from tests.support.ledgers import migrated_sqlite
 from tests.support.listening import data_set_of
 
@@ -38,7 +39,7 @@ def migrate_ledger(server: Hilum) -> None:
 
 
 def ingest(server: Hilum, *words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(server.command("ingest", *map(str, words)), capture_output=True, text=True, timeout=120, check=False)
+    return commands.hilum(*server.command("ingest", *map(str, words))[1:])
 
 
 def rows(server: Hilum, query: str) -> list[dict[str, Any]]:

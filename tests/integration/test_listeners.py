@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from load_tests.serving import Hilum
+from tests.support import commands
 from tests.support.certificates import Authority
 from tests.support.installation import START_SECONDS, free_ports, hilum_with, processes
 from tests.support.models import make_tiny
@@ -93,7 +94,7 @@ def test_another_server_of_the_host_is_told_which_port_to_set_and_that_one_serve
 
 
 def test_check_knows_the_ports_of_the_running_server(server: Hilum) -> None:
-    said = subprocess.run(server.command("check"), capture_output=True, text=True, timeout=60, check=False).stdout
+    said = commands.hilum(*server.command("check")[1:]).stdout
     for name in ("receive port", "receive tls port", "api port"):
         (line,) = [line for line in said.splitlines() if f" {name}: " in line]
         assert line.startswith("ok "), line

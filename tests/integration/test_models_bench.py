@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from load_tests.serving import as_toml, hilum_program
+from load_tests.serving import as_toml
+from tests.support import commands
 from tests.support.models import Tiny, make_tiny
 from tests.support.triton import RemoteTriton, killed_afterwards, require_triton
 
@@ -27,8 +28,7 @@ def run(tiny: Tiny, folder: Path, *words: str, **triton: object) -> subprocess.C
     }
     settings = folder / "hilum.toml"
     settings.write_text(as_toml(sections), encoding="utf-8")
-    command = [hilum_program(), "models", "bench", *words, "--seconds", "0.2", "--config", str(settings)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return commands.hilum("models", "bench", *words, "--seconds", "0.2", "--config", settings)
 
 
 def test_an_embedded_triton_is_started_and_stopped(tiny: Tiny, tmp_path: Path) -> None:

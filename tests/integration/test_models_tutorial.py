@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,11 +14,11 @@ from hilum.models import build, catalogue
 from hilum.models.identity import file_sha256
 from load_tests import phantom
 from load_tests.tiny_release import tiny_logits, tiny_network
+from tests.support import commands
 from tests.support.triton import RemoteTriton, killed_afterwards, require_triton
 from tests.support.tutorial import follow, matches
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/models.md"
-HILUM = str(Path(sys.executable).with_name("hilum"))
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("HILUM_")} | {"COLUMNS": "80"}
 
 
@@ -47,9 +45,7 @@ def test_a_page_that_says_something_else_is_noticed() -> None:
 
 
 def hilum(folder: Path, *words: str | Path, status: int = 0, **settings: str) -> str:
-    done = subprocess.run(
-        [HILUM, *map(str, words)], cwd=folder, env=ENVIRONMENT | settings, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = commands.hilum(*words, folder=folder, environment=settings)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout
 

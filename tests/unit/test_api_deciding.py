@@ -12,7 +12,7 @@ import pytest
 
 from hilum.domain import Rejection, RemovalReason
 from hilum.store.archive import Archive
-from load_tests.serving import hilum_program
+from tests.support import commands
 from tests.support.api_client import Rig, open_rig
 from tests.support.deciding import Site
 from tests.support.ledgers import migrated_sqlite
@@ -84,7 +84,7 @@ def test_a_page_of_another_site_decides_nothing(rig: Rig, site: Site) -> None:
 
 def hilum(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     (folder / "hilum.toml").write_text(f'[site]\nstate_dir = "{folder}"\n')
-    return subprocess.run([hilum_program(), *words, "--config", folder / "hilum.toml"], capture_output=True, text=True, check=False)
+    return commands.hilum(*words, "--config", folder / "hilum.toml")
 
 
 def test_the_commands(site: Site, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hilum.domain import Scope
 from hilum.settings import Destination
-from load_tests.serving import hilum_program
+from tests.support import commands
 from tests.support.api_client import Rig, open_rig
 
 STUDY = "1.2.3"
@@ -40,7 +40,7 @@ def text_of(rig: Rig, path: str) -> str:
 def hilum(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     accept = "\n".join(f"[destinations.{name}]\naccept_untrained = true" for name in ("pacs", "lab"))
     (folder / "hilum.toml").write_text(f'[site]\nstate_dir = "{folder}"\n{accept}\n[destinations.clinic]\n')
-    return subprocess.run([hilum_program(), *words, "--config", folder / "hilum.toml"], capture_output=True, text=True, check=False)
+    return commands.hilum(*words, "--config", folder / "hilum.toml")
 
 
 def test_each_destination_that_has_a_report_gets_it_again(rig: Rig) -> None:

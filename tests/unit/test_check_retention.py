@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -20,6 +18,7 @@ from hilum.store.known_time import Believed
 from hilum.store.ledger import Ledger
 from hilum.supervisor.check import Check
 from hilum.supervisor.check_retention import retention_checks
+from tests.support import commands
 from tests.support.listening import make_settings
 from tests.support.street import Clock, Street
 
@@ -44,9 +43,7 @@ class Site:
             known_time._write(connection, Believed(moment, time.time()))
 
     def hilum(self, *words: str) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "HILUM_SITE__STATE_DIR": str(self.settings.site.state_dir)}
-        command = [Path(sys.executable).with_name("hilum"), *words]
-        return subprocess.run(command, env=environment, cwd=self.settings.site.state_dir, capture_output=True, text=True, check=False)
+        return commands.hilum(*words, environment={"HILUM_SITE__STATE_DIR": str(self.settings.site.state_dir)})
 
 
 @pytest.fixture

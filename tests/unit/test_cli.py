@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,10 +18,11 @@ from hilum.cli import app, parse_peer
 from hilum.errors import ConfigurationError
 from hilum.store.ledger import Ledger
 from load_tests import phantom
+from load_tests.serving import hilum_program
+from tests.support.commands import hilum
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock, Street
 
-HILUM = str(Path(sys.executable).with_name("hilum"))
 COMMANDS = [
     "serve",
     "check",
@@ -38,14 +37,6 @@ COMMANDS = [
     "models show",
     "models check",
 ]
-
-
-def hilum(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HILUM_")}
-    command = [HILUM, *map(str, words)]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=120, cwd=folder, env={**environment, "COLUMNS": "80"}, check=False
-    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -68,7 +59,9 @@ def test_no_help_holds_brackets_which_a_terminal_takes_for_styles() -> None:
 
 
 def test_version(tmp_path: Path) -> None:
-    assert hilum("--version", folder=tmp_path).stdout.startswith("hilum 0.")
+    """By the program itself, which imports all by itself."""
+    done = subprocess.run([hilum_program(), "--version"], capture_output=True, text=True, timeout=120, cwd=tmp_path, check=True)
+    assert done.stdout.startswith("hilum 0.")
 
 
 def test_bad_settings_are_all_named_and_end_with_2(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import shutil
 import sqlite3
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,12 +25,12 @@ from hilum.store.ledger import Ledger
 from hilum.store.revision import REVISION
 from hilum.supervisor.check_access import access, usable
 from load_tests import phantom
+from tests.support import commands
 from tests.support.disks import fill_to, small_disk
 from tests.support.ledgers import migrated_sqlite
 from tests.support.results import CONTEXT, make_release, report_job, report_of
 from tests.support.street import Clock, Street
 
-HILUM = str(Path(sys.executable).with_name("hilum"))
 NOBODY = 65534
 AS_SERVER = "as the user of the server, as in `sudo -u hilum hilum"
 STUDY = "1.2.3"
@@ -39,12 +38,7 @@ STUDY = "1.2.3"
 
 def hilum(state: Path, *words: str | Path, user: int | None = None) -> subprocess.CompletedProcess[str]:
     """A command on this state folder; `user`: for root only."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HILUM_")}
-    environment |= {"HILUM_SITE__STATE_DIR": str(state), "COLUMNS": "80"}
-    command = [HILUM, *map(str, words)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, cwd="/", env=environment, user=user, umask=0o022, check=False
-    )
+    done = commands.hilum(*words, environment={"HILUM_SITE__STATE_DIR": str(state)}, user=user)
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
