@@ -365,9 +365,12 @@ def test_images_of_one_study_that_listeners_record_at_once_have_one_reader(rolli
     stop = threading.Event()
 
     def toggle() -> None:
-        """Somebody who cannot make up their mind, so that both answers are about."""
+        """Somebody who cannot make up their mind, so that both answers are about.
+
+        SQLite's lock is not fair: without a pause the listeners would seldom get it.
+        """
         person = Rollouts(ledger_url, rolling.clock)
-        while not stop.is_set():
+        while not stop.wait(0.005):
             person.promote("chest", SWITCH, "a person")
             person.roll_back("chest", "a person")
             person.start(CONFIGURED, kept("chest@2"), HALF, "a person")
