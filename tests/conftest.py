@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapreplace
 from pathlib import Path
 
@@ -80,7 +80,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """The ten thousand collected tests are no garbage: the collector looks at them no more, and seldom at young objects.
 
-    A third of the CPU of tests of the REST interface was its. What it finds late, such as an exception in `__del__`, still fails the run.
+    A third of the CPU of tests of the REST interface was its. `garbage` lets it look once
+    a file, so that an exception in `__del__` still fails a test.
     """
     gc.collect()
     gc.freeze()
@@ -92,6 +93,13 @@ def _turns(costs: Mapping[Path, float], at_once: int) -> Sequence[tuple[float, P
     free = [0.0] * at_once
     begins = [heapreplace(free, free[0] + cost) for cost in costs.values()]
     return [(begin / max(free), path) for begin, path in zip(begins, costs, strict=True)]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def garbage() -> Iterator[None]:
+    """What a file leaves is looked at before its last test ends."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")
