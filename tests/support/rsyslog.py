@@ -32,6 +32,8 @@ _TEMPLATE = """template(name="fields" type="list") {{
 }}
 ruleset(name="audit") {{ action(type="omfile" file="{out}" template="fields") }}"""
 
+_RECEIVING = ("0A", "07")  # LISTEN, and of UDP sockets without a peer CLOSE (include/net/tcp_states.h)
+
 
 class Rsyslog:
     """One that may be stopped and started again on its port."""
@@ -50,7 +52,7 @@ class Rsyslog:
         command = [RSYSLOGD, "-n", "-f", str(self._config), "-i", str(self._folder / "pid")]
         with (self._folder / "rsyslogd.log").open("ab") as said:
             self._process = subprocess.Popen(command, stdout=said, stderr=said)
-        wait_for(lambda: f":{self.port:04X} " in _sockets(), 20)
+        wait_for(lambda: _listens(self.port), 20)
 
     def stop(self) -> None:
         """When it has written what it has."""
@@ -74,5 +76,10 @@ def rsyslog(folder: Path, protocol: str, port: int) -> Iterator[Rsyslog]:
         made.stop()
 
 
-def _sockets() -> str:
-    return "".join(Path(f"/proc/net/{kind}").read_text() for kind in ("tcp", "udp"))
+def _listens(port: int) -> bool:
+    """Whether a socket is bound to the port and takes what comes, by TCP or UDP.
+
+    Connections of before the restart still bear the port for a minute.
+    """
+    lines = [line.split() for name in ("tcp", "udp") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
+    return any(line[1].endswith(f":{port:04X}") and line[3] in _RECEIVING for line in lines)

@@ -439,7 +439,9 @@ class Ledger:
         self._sync()
         return count
 
-    def _requeue(self, stage: str, chosen: ColumnElement[bool], ids: Sequence[int], deed: Deed | None, before: int | None = None) -> int:
+    def _requeue(
+        self, stage: str, chosen: ColumnElement[bool], ids: Sequence[int], deed: Deed | None = None, before: int | None = None
+    ) -> int:
         """How many. `before`: those of the parts before the last one, with which the `deed` is written."""
         with begin_part(self._engine) as connection:
             now = self._clock()
