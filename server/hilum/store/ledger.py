@@ -445,9 +445,7 @@ class Ledger:
         """How many. `before`: those of the parts before the last one, with which the `deed` is written."""
         with begin_part(self._engine) as connection:
             now = self._clock()
-            if deed is not None and stage == "deliver":
-                requeueing.note_released(connection, chosen, ids, deed, now)
-            count = (before or 0) + (requeueing.requeue(connection, stage, chosen, ids, now) if ids else 0)
+            count = (before or 0) + (requeueing.requeue(connection, stage, chosen, ids, now, deed) if ids else 0)
             if before is not None:
                 write_down(deed, connection, now, count)
             self._doorbell.ring_with(connection, (stage,))

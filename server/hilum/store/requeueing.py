@@ -121,38 +121,38 @@ def _released(connection: Connection, chosen: ColumnElement[bool], destinations:
                 yield row.id
 
 
-def note_released(connection: Connection, chosen: ColumnElement[bool], ids: Sequence[int], deed: Deed, now: float) -> None:
-    """A row of the audit for each study and destination of which `requeue` is about to release withheld documents.
+def requeue(
+    connection: Connection, stage: str, chosen: ColumnElement[bool], ids: Sequence[int], now: float, deed: Deed | None = None
+) -> int:
+    """Those of one part that are still as chosen become due again with a clean record; how many.
 
-    The order of a person names them by destination or all at once; a study's timeline says it by these rows.
+    `deed`: of the person, for a row of the audit in each study whose report is released.
     """
-    theirs = and_(in_state(delivery, DeliveryState.WITHHELD), _of_part("deliver", ids), chosen)
-    columns = result.c.study_instance_uid, delivery.c.destination, delivery.c.reason
-    rows = connection.execute(select(*columns).distinct().select_from(WITH_STUDY).where(theirs).order_by(*columns)).all()
-    for row in rows:
-        deed.of_study(
-            connection,
-            now,
-            row.study_instance_uid,
-            Thing.DESTINATION,
-            row.destination,
-            f"released for {row.destination}; was withheld: {row.reason}",
-        )
-
-
-def requeue(connection: Connection, stage: str, chosen: ColumnElement[bool], ids: Sequence[int], now: float) -> int:
-    """Those of one part that are still as chosen become due again with a clean record; how many."""
     theirs = and_(_of_part(stage, ids), chosen)
-    if stage == "deliver":
-        advancing.cancel_superseded(connection, theirs, now)
     table = QUEUES[stage].table
     values = {**DUE_AGAIN, "due_at": now}
     if stage == "deliver":
+        advancing.cancel_superseded(connection, theirs, now)
+        _note_released(connection, theirs, deed, now)
         values["requeued_at"] = now
     rows = connection.execute(update(table).where(theirs).values(values).returning(table.c.id)).scalars().all()
     if stage == "analyse" and rows:
         _reopen_studies(connection, rows, now)
     return len(rows)
+
+
+def _note_released(connection: Connection, theirs: ColumnElement[bool], deed: Deed | None, now: float) -> None:
+    """Write one row of the audit for each study, destination and cause that withheld a report.
+
+    Called before the reports are due again. Their rows are locked, so two orders write it once.
+    """
+    if deed is None:
+        return
+    columns = result.c.study_instance_uid, delivery.c.destination, delivery.c.reason
+    withheld = select(*columns).select_from(WITH_STUDY).where(in_state(delivery, DeliveryState.WITHHELD), theirs)
+    rows = connection.execute(withheld.order_by(delivery.c.id).with_for_update(of=delivery)).all()
+    for uid, name, reason in dict.fromkeys(map(tuple, rows)):
+        deed.of_study(connection, now, uid, Thing.DESTINATION, name, f"released for {name}; was withheld: {reason}")
 
 
 def _of_part(stage: str, ids: Sequence[int]) -> ColumnElement[bool]:
