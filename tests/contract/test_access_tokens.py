@@ -24,12 +24,6 @@ def tokens(ledger_url: str, clock: Clock) -> Iterator[AccessTokens]:
         yield opened
 
 
-@pytest.fixture
-def views(ledger_url: str, clock: Clock) -> Iterator[LedgerViews]:
-    with closing(LedgerViews(ledger_url, clock)) as opened:
-        yield opened
-
-
 def test_a_token_is_found_by_its_digest_and_by_its_name(tokens: AccessTokens, views: LedgerViews, clock: Clock) -> None:
     secret = tokens.create("night", Scope.OPERATE, 2)
     made = AccessToken("night", Scope.OPERATE, digest_of(secret), clock.now, expires_at=clock.now + 2 * 86400)

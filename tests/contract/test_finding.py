@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import date
 from pathlib import Path
@@ -27,12 +27,6 @@ from hilum.wiring.identifiers import LedgerIdentifiers
 from tests.support import commands
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import RELEASE, Clock, Street
-
-
-@pytest.fixture
-def views(ledger_url: str) -> Iterator[LedgerViews]:
-    with closing(LedgerViews(ledger_url)) as opened:
-        yield opened
 
 
 def header_of(

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
 from hilum.domain import Advance, DeliveryState, Outcome, ReadingState
 from hilum.store.study_views import StudyFilter
 from hilum.store.views import LedgerViews
-from tests.support.street import Clock, Street
-
-
-@pytest.fixture
-def views(ledger_url: str, clock: Clock) -> Iterator[LedgerViews]:
-    opened = LedgerViews(ledger_url, clock)
-    yield opened
-    opened.close()
+from tests.support.street import Street
 
 
 def front(street: Street, views: LedgerViews, chosen: StudyFilter | None = None) -> dict[str, dict]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -20,13 +19,6 @@ from hilum.verbs import Verb
 from tests.support.street import Street
 
 DESTINATIONS = {name: Destination(accept_untrained=True) for name in ("pacs", "lab")}
-
-
-@pytest.fixture
-def views(ledger_url: str) -> Iterator[LedgerViews]:
-    found = LedgerViews(ledger_url)
-    yield found
-    found.close()
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from sqlalchemy import update
 
@@ -18,13 +16,6 @@ from tests.support.street import Street
 
 PACS = "pacs"
 REFUSING, ACCEPTING = {PACS: Destination()}, {PACS: Destination(accept_untrained=True)}
-
-
-@pytest.fixture
-def views(ledger_url: str) -> Iterator[LedgerViews]:
-    found = LedgerViews(ledger_url)
-    yield found
-    found.close()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from hilum.store import migrate as migrating
 from hilum.store.database import open_engine
 from hilum.store.ledger import Ledger
 from hilum.store.migrate import migrate
+from hilum.store.views import LedgerViews
 from tests.support.postgres import fresh_database, postgres_server
 from tests.support.street import Clock, Street
 
@@ -98,3 +100,10 @@ def _migrated_database(url: str) -> str:
     made = fresh_database(url)
     migrate(made)
     return str(make_url(made).database)
+
+
+@pytest.fixture
+def views(ledger_url: str, clock: Clock) -> Iterator[LedgerViews]:
+    """What the ledger shows."""
+    with closing(LedgerViews(ledger_url, clock)) as opened:
+        yield opened
